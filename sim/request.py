@@ -1,0 +1,110 @@
+"""What the engine works on: requests, atomic units of work, and the plans of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.units import FOREVER_PS
+
+Segment = tuple[str, int]
+"""A piece of a prompt: what it is (equal names are equal text) and its tokens."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One prompt and its answer, as engine and policy see it.
+
+    A policy must not read names that start with an underscore: the length of an unfinished
+    answer is the future.
+    """
+
+    request_id: int
+    client: str
+    agent_index: int
+    session_id: str
+    turn_index: int
+    submit_ps: int
+    prompt_tokens: int
+    """Whole prompt."""
+    cached_tokens: int
+    """Part of the prompt that is found in the KV cache."""
+    left_tokens: int
+    """Prompt tokens still to prefill; 0 while decoding."""
+    context_tokens: int
+    """Tokens in the KV cache."""
+    segments: tuple[Segment, ...] = ()
+    generated_tokens: int = 0
+    recomputed_tokens: int = 0
+    """Tokens prefilled a second time after a preemption."""
+    slot_index: int = -1
+    ready_ps: int = 0
+    """Earliest start of its next work (host gap, save in progress)."""
+    claim: Any = None
+    """What the policy noted when the request last began to wait (ds4: its quantum)."""
+    admit_ps: int = -1
+    first_token_ps: int = -1
+    finish_ps: int = -1
+    status: str = "waiting"
+    """waiting, running, completed, rejected or unfinished."""
+    pause_before_ps: int = 0
+    pause_kind: str = ""
+    """tool, human or empty: the pause that came before the submission."""
+    _output_left: int = 0
+    _gaps_ps: Sequence[int] = ()
+    _on_finish: Callable[[Request], None] | None = None
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether the prompt is done."""
+        return not self.left_tokens
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One atomic unit of GPU work: prefill rows, decode rows, or both."""
+
+    prefill: Sequence[tuple[Request, int]] = ()
+    """Requests and the prompt tokens that each advances by."""
+    decode: Sequence[Request] = ()
+    """Requests that each advance by one token."""
+    patience_ps: int = FOREVER_PS
+    """How long the work waits for its decode rows before the policy is asked again."""
+
+    @property
+    def kind(self) -> str:
+        """Prefill, decode or mixed."""
+        if not self.prefill:
+            return "decode"
+        return "mixed" if self.decode else "prefill"
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do now, and for how long to go on doing it.
+
+    A plan is a promise: at every boundary inside the run that the engine makes of it, the policy,
+    asked again, would choose the next work of the cycle and book nothing. Asking earlier than
+    needed is always harmless; asking later never happens.
+    """
+
+    cycle: Sequence[Work] = ()
+    """Works to repeat. When empty the engine waits for a poke, a ready row, or ``until_ps``."""
+    repeat: int = FOREVER_PS
+    """Largest number of cycles."""
+    until_ps: int = FOREVER_PS
+    """Ask again at the first boundary at or after this instant."""
+    admit: Sequence[Request] = ()
+    preempt: Sequence[Request] = ()
+    """Requests that lose their KV and go back to the head of the queue (recompute)."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Work beside the policy that holds the executor: a KV save, for instance."""
+
+    kind: str
+    request: Request
+    duration_ps: int
+    begin_ps: int = field(default=-1)

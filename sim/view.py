@@ -1,0 +1,35 @@
+"""What a policy may see: what a real scheduler could know, and nothing of the future."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sim.request import Request
+from sim.units import FOREVER_PS
+
+
+@dataclass(slots=True)
+class View:
+    """State of the engine at a boundary. The lists are the engine's own: read, never write."""
+
+    now_ps: int = 0
+    waiting: list[Request] = field(default_factory=list)
+    """In order of arrival; preempted requests come first."""
+    running: list[Request] = field(default_factory=list)
+    """In order of admission."""
+    kv_free_tokens: int = FOREVER_PS
+    slot_count: int = 0
+    """Resident sessions (engine setting); 0 when the engine has no slots."""
+    prefill_cap_tokens: int = FOREVER_PS
+    """Largest launch (engine setting)."""
+    last_kind: str = ""
+    """Of the last work: prefill, decode or mixed; empty before the first."""
+    last_end_ps: int = -1
+    last_decode_end_ps: int = -1
+    last_slot_index: int = -1
+    """Slot of the last prefill row."""
+    last_chunk_ps: int = 0
+    last_chunk_tokens: int = 0
+    """Duration and tokens of the last work with prefill rows."""
+    decode_ps_since_chunk: int = 0
+    """Executor time of pure decode works since then."""
