@@ -96,6 +96,8 @@ class Plan:
     until_ps: int = FOREVER_PS
     """Ask again at the first boundary at or after this instant."""
     admit: Sequence[Request] = ()
+    slots: Sequence[int] = ()
+    """Slot of each admitted request; empty for engines without slots."""
     preempt: Sequence[Request] = ()
     """Requests that lose their KV and go back to the head of the queue (recompute)."""
 

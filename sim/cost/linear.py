@@ -1,0 +1,128 @@
+"""The parametric cost: few coefficients, each with a unit and a meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sim.cost.launches import LaunchCut
+from sim.units import FOREVER_PS, to_ps
+
+Term = Callable[[int], int]
+"""Extra picoseconds of a launch (by its tokens) or of a step (by its rows)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """Seconds of the parametric cost.
+
+    A launch of n tokens at context C costs ``prefill_chunk_s + n prefill_token_s + min(n,
+    prefill_knee_tokens) prefill_knee_token_s + n (C + n / 2) prefill_context_s``. A decode step of
+    B rows costs ``decode_step_s + B decode_row_s + sum(C) decode_context_s``.
+
+    The saturating extra cost of small launches is the one form that explains the six cycles of an
+    M3 Ultra at quanta 128 ... 8192 within 2.3 % (calibration/data/prefill_runs.csv); bytes of
+    distinct experts alone leave 14 %.
+    """
+
+    prefill_chunk_s: float = 0.0
+    """Per launch."""
+    prefill_token_s: float = 0.0
+    """Per token."""
+    prefill_context_s: float = 0.0
+    """Per token and token of context before it."""
+    prefill_knee_tokens: int = 0
+    """Launch size at which the extra cost of small launches is fully paid."""
+    prefill_knee_token_s: float = 0.0
+    """Extra per token up to the knee, in every launch."""
+    decode_step_s: float = 0.0
+    """Per decode step."""
+    decode_row_s: float = 0.0
+    """Per row."""
+    decode_context_s: float = 0.0
+    """Per row and token of its context."""
+    decode_after_prefill_s: float = 0.0
+    """Extra of a decode step whose predecessor had prefill rows."""
+    mixed_overhead_s: float = 0.0
+    """Added to a fused work."""
+
+
+class LinearCost:
+    """Price works from coefficients.
+
+    Parameters
+    ----------
+    coefficients
+        Seconds.
+    cut
+        Where a chunk is cut into launches.
+    batched_share
+        Share of ``decode_step_s`` that a batch pays once; the rest is paid per row. 1: native
+        batching, 0: a serial loop in which B rows cost B solo steps (ds4.md section 5).
+    fused
+        Whether prefill and decode rows run as one forward; otherwise a mixed work is a serial
+        tick: the decode step, then the chunks.
+    chunk_term, step_term
+        Further picoseconds of a launch by its tokens and of a step by its rows (experts).
+    """
+
+    pure = True
+
+    def __init__(
+        self,
+        coefficients: Coefficients,
+        cut: LaunchCut | None = None,
+        batched_share: float = 1.0,
+        fused: bool = False,
+        chunk_term: Term | None = None,
+        step_term: Term | None = None,
+    ) -> None:
+        c = coefficients
+        self.cut = cut or LaunchCut()
+        self._chunk_ps, self._token_ps = to_ps(c.prefill_chunk_s), to_ps(c.prefill_token_s)
+        self._half_context_ps = to_ps(c.prefill_context_s / 2)
+        self._knee_tokens, self._knee_ps = c.prefill_knee_tokens, to_ps(c.prefill_knee_token_s)
+        self._step_ps = to_ps(c.decode_step_s * batched_share)
+        self._row_ps = to_ps(c.decode_row_s) + to_ps(c.decode_step_s * (1 - batched_share))
+        self._row_context_ps = to_ps(c.decode_context_s)
+        self._after_ps = to_ps(c.decode_after_prefill_s)
+        self._mixed_ps = to_ps(c.mixed_overhead_s) if fused else 0
+        self._chunk_term, self._step_term = chunk_term, step_term
+        self.minds_prefill_before = bool(self._after_ps)
+
+    def launches(self, context: int, tokens: int) -> Sequence[int]:
+        """Return the tokens of each launch."""
+        return self.cut.sizes(context, tokens)
+
+    def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int) -> int:
+        """Return how many repeats are an arithmetic progression: until the cuts change."""
+        if self.cut.cap_tokens is None or not prefill:
+            return FOREVER_PS
+        return min([self.cut.steady_cycles(context, tokens) for context, tokens in prefill])
+
+    def price_ps(
+        self,
+        prefill: Sequence[tuple[int, int]],
+        rows: int,
+        context_sum: int,
+        after_prefill: bool,
+    ) -> int:
+        """Return the duration of a work."""
+        ps = 0
+        if rows:
+            ps = self._step_ps + rows * self._row_ps + context_sum * self._row_context_ps
+            if self._step_term is not None:
+                ps += self._step_term(rows)
+            if prefill:
+                ps += self._mixed_ps
+            elif after_prefill:
+                ps += self._after_ps
+        half_ps, knee, term = self._half_context_ps, self._knee_tokens, self._chunk_term
+        for context, tokens in prefill:
+            # The sum over launches of n (2 C + n) does not depend on where the cuts are.
+            ps += tokens * (self._token_ps + (2 * context + tokens) * half_ps)
+            for size in self.cut.sizes(context, tokens):
+                ps += self._chunk_ps + min(size, knee) * self._knee_ps
+                if term is not None:
+                    ps += term(size)
+        return ps

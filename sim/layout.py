@@ -1,0 +1,201 @@
+"""Lay a plan out as a run: how many works, and when each starts and ends.
+
+A run reaches to the first work that changes what the policy sees (a prompt or an answer ends, the
+memory is full, a save is due). Its instants have a closed form where durations are arithmetic
+progressions and nothing waits; otherwise they are listed, at most ``BLOCK_CYCLES`` cycles at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sim.cost import Cost
+from sim.errors import InvariantError
+from sim.request import Plan, Request, Work
+from sim.run import Run
+from sim.units import FOREVER_PS
+from sim.view import View
+
+BLOCK_CYCLES = 64
+"""Longest run that is laid out as a list, in cycles."""
+
+
+class Layout:
+    """Turns plans into runs for one engine.
+
+    Parameters
+    ----------
+    cost
+        Prices works.
+    host_gap_ps
+        From a token to the moment when its row can run again.
+    chunk_gap_ps
+        From the end of a prefill chunk to the moment when its row can run again.
+    save_tokens
+        A decoding row saves its KV at multiples of this context; 0 for never.
+    """
+
+    def __init__(self, cost: Cost, host_gap_ps: int, chunk_gap_ps: int, save_tokens: int) -> None:
+        self.cost = cost
+        self.host_gap_ps, self.chunk_gap_ps = host_gap_ps, chunk_gap_ps
+        self.save_tokens = save_tokens
+        self.varied_gap_count = 0
+        """Requests in the system that have host gaps of their own."""
+
+    def run(
+        self, works: Sequence[Work], plan: Plan, view: View, peek_ps: float, single: bool
+    ) -> Run:
+        """Return the run of a plan.
+
+        Parameters
+        ----------
+        works
+            The cycle of the plan, or its first work alone.
+        plan, view
+            Plan, and the state that it was made for.
+        peek_ps
+            Next event of the environment: a cost with state is not priced beyond it.
+        single
+            Lay out one work only (fast-forward off, or somebody waits for the lock).
+        """
+        cost, length, now_ps = self.cost, len(works), view.now_ps
+        steps_before = [0]
+        for work in works:
+            steps_before.append(steps_before[-1] + (1 if work.decode else 0))
+        limit = 1 if single else self._limit(works, steps_before, plan.repeat, view)
+        prefills = [[(row.context_tokens, tokens) for row, tokens in w.prefill] for w in works]
+        sums = [sum([row.context_tokens for row in w.decode]) for w in works]
+        after = [bool(w.prefill) for w in works[-1:]] + [bool(w.prefill) for w in works[:-1]]
+        begin_ps = max([now_ps, *[row.ready_ps for row in _rows(works[0])]])
+
+        steady = 1
+        if limit > 1:
+            first_after = view.last_kind in ("prefill", "mixed")
+            if cost.minds_prefill_before and works[0].decode and first_after != after[0]:
+                limit = min(limit, length)
+            steady = min(
+                [cost.steady_cycles(prefills[j], len(works[j].decode)) for j in range(length)]
+            )
+        after[0] = view.last_kind in ("prefill", "mixed") if limit <= length else after[0]
+
+        def price_ps(j: int, cycle: int) -> int:
+            rows = len(works[j].decode)
+            steps = cycle * steps_before[length] + steps_before[j]
+            chunks = prefills[j]
+            if cycle and chunks:
+                chunks = [(context + cycle * tokens, tokens) for context, tokens in chunks]
+            return cost.price_ps(chunks, rows, sums[j] + steps * rows, after[j])
+
+        if limit == 1:
+            return Run(begin_ps, 1, 1, [price_ps(0, 0)], [0])
+        if cost.pure and (steady > 1 or limit <= length):
+            first = [price_ps(j, 0) for j in range(min(length, limit))]
+            gap_ps = self._closed_gap_ps(works, first, begin_ps)
+            if gap_ps is not None:
+                limit = min(limit, steady * length) if steady > 1 else limit
+                growth = [0] * length
+                if limit > length:
+                    growth = [price_ps(j, 1) - first[j] for j in range(length)]
+                run = Run(begin_ps, length, limit, first, growth, gap_ps)
+                if plan.until_ps < FOREVER_PS:
+                    run.count = max(1, run.begun_before(plan.until_ps))
+                return run
+        horizon_ps = plan.until_ps if cost.pure else min(plan.until_ps, peek_ps)
+        return self._listed(works, steps_before, limit, begin_ps, horizon_ps, price_ps)
+
+    def _limit(
+        self, works: Sequence[Work], steps_before: Sequence[int], repeat: int, view: View
+    ) -> int:
+        """Return the number of works up to the first that changes what the policy sees."""
+        length, growth, every = len(works), 0, self.save_tokens
+        limit = repeat * length
+        for j, work in enumerate(works):
+            for row, tokens in work.prefill:
+                if not 0 < tokens <= row.left_tokens:
+                    raise InvariantError(
+                        f"the policy asks for {tokens} tokens of request {row.request_id}, "
+                        f"which has {row.left_tokens} left to prefill"
+                    )
+                full, rest = divmod(row.left_tokens, tokens)
+                limit = min(limit, full * length + j if rest else (full - 1) * length + j + 1)
+                growth += tokens
+            if work.decode:
+                left = min([row._output_left for row in work.decode])
+                if every:
+                    left = min(left, *[every - row.context_tokens % every for row in work.decode])
+                cycles, rest = divmod(left - 1 - steps_before[j], steps_before[length])
+                if cycles >= 0 and not rest:
+                    limit = min(limit, cycles * length + j + 1)
+                growth += len(work.decode)
+        if view.kv_free_tokens < FOREVER_PS >> 1:
+            limit = min(limit, view.kv_free_tokens // growth * length)
+        return max(1, limit)
+
+    def _closed_gap_ps(
+        self, works: Sequence[Work], first: Sequence[int], begin_ps: int
+    ) -> int | None:
+        """Return the idle time between works of a closed form, or None if rows keep it waiting.
+
+        Durations never shrink, so what holds in the first cycle holds in all.
+        """
+        length = len(works)
+        if self.varied_gap_count and any([row._gaps_ps for w in works for row in w.decode]):
+            return None
+        if not (self.host_gap_ps or self.chunk_gap_ps):
+            return 0
+        if length == 1:
+            gap_ps = self.host_gap_ps if works[0].decode else 0
+            return max(gap_ps, self.chunk_gap_ps) if works[0].prefill else gap_ps
+        end_ps, ready = begin_ps, {row: row.ready_ps for work in works for row in _rows(work)}
+        for j in [*range(len(first)), *range(len(first))]:
+            if any([ready[row] > end_ps for row in _rows(works[j])]):
+                return None
+            end_ps += first[j]
+            for row in works[j].decode:
+                ready[row] = end_ps + self.host_gap_ps
+            for row, _ in works[j].prefill:
+                ready[row] = end_ps + self.chunk_gap_ps
+        return 0
+
+    def _listed(
+        self,
+        works: Sequence[Work],
+        steps_before: Sequence[int],
+        limit: int,
+        begin_ps: int,
+        horizon_ps: float,
+        price_ps: Callable[[int, int], int],
+    ) -> Run:
+        """Lay out work by work, each as soon as the engine and its rows are ready."""
+        length, steps = len(works), steps_before[-1]
+        begins: list[int] = []
+        ends: list[int] = []
+        end_ps = begin_ps
+        ready = {row: row.ready_ps for work in works for row in _rows(work)}
+        for k in range(min(limit, BLOCK_CYCLES * length)):
+            (cycle, j), start_ps = divmod(k, length), end_ps
+            work = works[j]
+            if k:
+                instants = [ready[row] for row in _rows(work)]
+                start_ps = max(end_ps, *instants)
+                # A cycle of one waits for its own rows; elsewhere others could run meanwhile.
+                free_ps = end_ps if length > 1 else max(end_ps, min(instants))
+                if start_ps - free_ps > (0 if length > 1 else work.patience_ps) or (
+                    start_ps >= horizon_ps
+                ):
+                    break
+            end_ps = start_ps + price_ps(j, cycle)
+            begins.append(start_ps)
+            ends.append(end_ps)
+            for row in work.decode:
+                index = row.generated_tokens + cycle * steps + steps_before[j]
+                ready[row] = end_ps + (row._gaps_ps[index] if row._gaps_ps else self.host_gap_ps)
+            for row, _ in work.prefill:
+                ready[row] = end_ps + self.chunk_gap_ps
+        return Run(begins[0], length, len(ends), begins=begins, ends=ends)
+
+
+def _rows(work: Work) -> list[Request]:
+    return [*[row for row, _ in work.prefill], *work.decode]
+
+

@@ -1,0 +1,35 @@
+"""The raw lock beside the policy: saves and loads that take the engine without asking it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from numpy.random import Generator
+
+from sim.request import Job
+
+
+class RawLock:
+    """A queue of jobs with one lottery at each boundary between works.
+
+    ds4-server's arbiter releases its own mutex before it takes the engine's, so a raw waiter (a
+    save, a load) has no priority, and a busy arbiter can win many times in a row
+    (``ds4_server.c``; shared facts ds4.md section 1).
+
+    Parameters
+    ----------
+    barging_probability
+        Probability that the policy takes the engine although a job waits; 0 is a fair lock.
+    random
+        Stream of the lottery.
+    """
+
+    def __init__(self, barging_probability: float, random: Generator) -> None:
+        self.jobs: deque[Job] = deque()
+        self._barging, self._random = barging_probability, random
+
+    def wins(self) -> bool:
+        """Return whether a waiting job takes the engine at this boundary."""
+        if not self.jobs:
+            return False
+        return not self._barging or self._random.random() >= self._barging

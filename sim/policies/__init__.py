@@ -1,0 +1,85 @@
+"""Scheduling policies: each chooses, none owns a clock.
+
+A policy is a class with a method ``decide(view) -> Plan`` and, if it has settings, a nested frozen
+dataclass ``Parameters`` whose fields are the keys of the scenario's ``[policy]`` table. It is found
+by its entry point in the group ``moesim.policies``, or given as ``FILE.py:CLASS``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+from sim.errors import Problem, UnknownPolicyError
+from sim.request import Plan
+from sim.view import View
+
+GROUP = "moesim.policies"
+
+
+class Policy(Protocol):
+    """A pure choice on what a real scheduler could know.
+
+    A policy may also have ``claim(request, view)``: it is called when a request begins to wait
+    (admission, and after each chunk), and its answer is kept in ``request.claim``. Memory of its
+    own may change only at decisions that its own plan forces (``repeat``, ``until_ps``).
+    """
+
+    def decide(self, view: View) -> Plan:
+        """Return what to do now."""
+        ...
+
+
+def policy_names() -> list[str]:
+    """Return the kinds of all installed policies."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def find_policy(kind: str) -> type[Any]:
+    """Return the class of a policy.
+
+    Parameters
+    ----------
+    kind
+        Name of an installed policy, or ``FILE.py:CLASS``.
+
+    Raises
+    ------
+    UnknownPolicyError
+        Nothing of that name is installed, or the file has no such class.
+    """
+    if ".py:" in kind:
+        return _from_file(kind)
+    for entry in entry_points(group=GROUP):
+        if entry.name == kind:
+            found: type[Any] = entry.load()
+            return found
+    names = policy_names()
+    near = get_close_matches(kind, names, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    message = f"unknown policy {kind!r}{hint} (installed: {', '.join(names)}; or FILE.py:CLASS)"
+    raise UnknownPolicyError(Problem("policy", "policy.kind", message))
+
+
+def _from_file(kind: str) -> type[Any]:
+    file, _, name = kind.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise UnknownPolicyError(Problem(file, "policy.kind", "no such file"))
+    spec = importlib.util.spec_from_file_location(f"moesim_policy_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UnknownPolicyError(Problem(file, "policy.kind", "not a Python file"))
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        message = f"cannot be loaded: {type(error).__name__}: {error}"
+        raise UnknownPolicyError(Problem(file, "policy.kind", message)) from error
+    found = getattr(module, name, None)
+    if not isinstance(found, type) or not hasattr(found, "decide"):
+        message = f"has no class {name!r} with a method decide(view)"
+        raise UnknownPolicyError(Problem(file, "policy.kind", message))
+    return found

@@ -1,0 +1,101 @@
+"""ds4-server: slots, round robin over prefilling slots, quanta, and decode batches that block prefill.
+
+Rules from ``ds4_server.c`` (public fork of August 2026 and a fork of September 2026, commit
+19b13c4c); section numbers are those of our notes on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sim.request import Plan, Request, Work
+from sim.units import FOREVER_PS, to_ps
+from sim.view import View
+
+
+class Ds4:
+    """One prefill quantum, one decode batch, one quantum, ...
+
+    Waiting requests take free slots first come first served. Prefilling slots take turns, one
+    quantum each. A decode batch waits a moment for more rows, and prefill waits for it.
+    """
+
+    @dataclass(frozen=True)
+    class Parameters:
+        """Settings of the server."""
+
+        mixed_quantum_tokens: int = 128
+        """Prefill quantum while a generation is active (``--mixed-prefill-quantum``)."""
+        idle_quantum_tokens: int | Literal["prefill_cap"] = 2048
+        """Prefill quantum otherwise; "prefill_cap" is the change of pull request 827."""
+        coalesce_s: float = 0.002
+        """Longest wait of a decode batch for more rows (``DS4_SERVER_DECODE_COALESCE_US``)."""
+        stale_quantum: bool = True
+        """The quantum is read before the wait, not when the turn starts (section 4)."""
+        decode_reservation: bool = False
+        """After a quantum the next turn belongs to decode (pull request 601)."""
+
+        def __post_init__(self) -> None:
+            for name in ("mixed_quantum_tokens", "idle_quantum_tokens"):
+                value = getattr(self, name)
+                if value != "prefill_cap" and value < 1:
+                    raise ValueError(f"{name} must be at least 1, got {value}")
+            if not 0 <= self.coalesce_s <= 0.1:
+                raise ValueError(f"coalesce_s must be in 0..0.1, got {self.coalesce_s}")
+
+    needs_slots = True
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self._coalesce_ps = to_ps(parameters.coalesce_s)
+
+    def claim(self, request: Request, view: View) -> int:
+        """Return the quantum: read when the slot begins to wait for its turn."""
+        if any([not row.left_tokens for row in view.running]):
+            return self.parameters.mixed_quantum_tokens
+        idle = self.parameters.idle_quantum_tokens
+        return view.prefill_cap_tokens if idle == "prefill_cap" else idle
+
+    def decide(self, view: View) -> Plan:
+        """Return a slot to fill, a decode batch to run or wait for, or the next quanta."""
+        now_ps = view.now_ps
+        if view.waiting:
+            free = set(range(view.slot_count)) - {row.slot_index for row in view.running}
+            if free:  # book one and ask again
+                return Plan(admit=view.waiting[:1], slots=[min(free)], until_ps=now_ps)
+        decoding = [row for row in view.running if not row.left_tokens]
+        prompts = [row for row in view.running if row.left_tokens]
+        # A prefill that waits enters before the tokens of this very instant are sampled and queued.
+        just_decoded = bool(prompts) and view.last_decode_end_ps == now_ps
+        ready = [row for row in decoding if row.ready_ps <= now_ps - just_decoded]
+        if ready and len(ready) < len(decoding):
+            # The decode worker looks once it is free itself (section 5).
+            first_ps = min([row.ready_ps for row in ready])
+            deadline_ps = max(view.last_decode_end_ps, first_ps) + self._coalesce_ps
+            if now_ps < deadline_ps:
+                return Plan(until_ps=deadline_ps)
+            return Plan([Work(decode=ready)], repeat=1)
+        late_ps = min([row.ready_ps for row in prompts if row.ready_ps > now_ps], default=FOREVER_PS)
+        prompts = self._turns([row for row in prompts if row.ready_ps <= now_ps], view)
+        if not ready and decoding:
+            if self.parameters.decode_reservation and view.last_kind == "prefill":
+                return Plan()
+            return Plan([self._quantum(row, row.claim) for row in prompts[:1]], repeat=1)
+        repeat, quanta = FOREVER_PS, [self.claim(row, view) for row in prompts]
+        if self.parameters.stale_quantum and quanta != (old := [row.claim for row in prompts]):
+            repeat, quanta = 1, old  # each is used once, then read again
+        chunks = [self._quantum(*turn) for turn in zip(prompts, quanta, strict=True)]
+        if not ready:
+            return Plan(chunks, repeat, late_ps)
+        step = Work(decode=ready, patience_ps=self._coalesce_ps)
+        cycle = [work for chunk in chunks for work in (step, chunk)] or [step]
+        return Plan(cycle, repeat, late_ps)
+
+    def _turns(self, prompts: list[Request], view: View) -> list[Request]:
+        """Round robin: slots in the order after the one that prefilled last."""
+        count, last = view.slot_count, view.last_slot_index
+        return sorted(prompts, key=lambda row: (row.slot_index - last - 1) % count)
+
+    def _quantum(self, row: Request, quantum_tokens: int) -> Work:
+        return Work(prefill=[(row, min(row.left_tokens, quantum_tokens))])

@@ -1,0 +1,242 @@
+"""One environment with one engine, and what clients use to talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import simpy
+from numpy.random import Generator
+
+from sim.audit import AuditedEngine
+from sim.cost import Cost
+from sim.engine import Engine
+from sim.errors import DeadlockError
+from sim.kv import KvStore
+from sim.layout import Layout
+from sim.lock import RawLock
+from sim.policies import Policy
+from sim.recorder import Observer
+from sim.request import Request, Segment
+from sim.rng import stream
+from sim.units import FOREVER_PS, to_ps
+from sim.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Facts of an engine that neither its policy nor its cost knows.
+
+    Raises
+    ------
+    ValueError
+        A count or a time is negative.
+    """
+
+    first_token: str = "prefill"
+    """prefill: the work that ends a prompt yields a token (ds4, vLLM); decode: the next decode
+    work does (mlx-lm)."""
+    slot_count: int = 0
+    prefill_cap_tokens: int | None = None
+    host_gap_s: float = 0.0
+    chunk_gap_s: float = 0.0
+    barging_probability: float = 0.0
+    kv_capacity_tokens: int | None = None
+    """Tokens that fit into memory, over all running requests."""
+    slot_context_tokens: int | None = None
+    """Longest context of one request."""
+    continued_interval_tokens: int = 0
+    """A decoding row saves its KV at multiples of this context; 0 for never."""
+    save_s: float = 0.0
+    save_token_s: float = 0.0
+    """Duration of a save, fixed and per token of context."""
+
+
+class World:
+    """A run in the making: clients submit requests to the engine and react to what they get.
+
+    Parameters
+    ----------
+    policy, cost
+        Who chooses and who prices.
+    options
+        Facts of the engine.
+    observer
+        Is told what happened.
+    kv
+        Which prefixes the engine holds.
+    seed, replication
+        Of every random stream.
+    fast_forward
+        Off: one work at a time, with the same instants.
+    audit
+        Check at every boundary inside a run that the policy keeps its promise.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        cost: Cost,
+        options: EngineOptions,
+        observer: Observer,
+        *,
+        kv: KvStore | None = None,
+        seed: int = 1,
+        replication: int = 0,
+        fast_forward: bool = True,
+        audit: bool = False,
+        submit_until_s: float | None = None,
+    ) -> None:
+        self.env = simpy.Environment(initial_time=0)
+        self.seed, self.replication = seed, replication
+        self.options, self.observer = options, observer
+        self.kv = kv or KvStore()
+        self.submit_until_ps = FOREVER_PS if submit_until_s is None else to_ps(submit_until_s)
+        self.draws: dict[str, Any] = {}
+        """The drawn workload, by client and agent: the same under every policy."""
+        capacity = options.kv_capacity_tokens
+        engine_class = AuditedEngine if audit else Engine
+        self.engine = engine_class(
+            self.env,
+            policy,
+            cost,
+            Layout(
+                cost,
+                to_ps(options.host_gap_s),
+                to_ps(options.chunk_gap_s),
+                options.continued_interval_tokens,
+            ),
+            RawLock(options.barging_probability, self.stream("engine/lock")),
+            View(
+                kv_free_tokens=FOREVER_PS if capacity is None else capacity,
+                slot_count=options.slot_count,
+                prefill_cap_tokens=options.prefill_cap_tokens or FOREVER_PS,
+            ),
+            observer,
+            token_from_prefill=options.first_token == "prefill",
+            save_ps=self._save_ps,
+            fast_forward=fast_forward,
+        )
+        self._open: dict[int, Request] = {}
+        self._request_count = 0
+        limits = [capacity, options.slot_context_tokens]
+        self._limit_tokens = min([limit for limit in limits if limit is not None], default=None)
+
+    def stream(self, name: str) -> Generator:
+        """Return the random stream of a name."""
+        return stream(self.seed, name, self.replication)
+
+    def submit(
+        self,
+        client: str,
+        segments: tuple[Segment, ...],
+        output_tokens: int,
+        *,
+        session_id: str = "",
+        agent_index: int = 0,
+        turn_index: int = 0,
+        pause_before_ps: int = 0,
+        pause_kind: str = "",
+        resident_tokens: int = 0,
+        answer_segment: str = "",
+        gaps_ps: Sequence[int] = (),
+        on_finish: Callable[[Request], None] | None = None,
+    ) -> Request:
+        """Submit a request now.
+
+        Parameters
+        ----------
+        client, agent_index, session_id, turn_index
+            Who asks.
+        segments
+            The prompt, from its beginning.
+        output_tokens
+            Length of the answer, at least 1; ``FOREVER_PS`` for a stream.
+        pause_before_ps, pause_kind
+            The pause that came before.
+        resident_tokens
+            Leading tokens that the engine is declared to hold, whatever came before.
+        answer_segment
+            Name under which the answer can come back in the next prompt.
+        gaps_ps
+            Host gap after each token; empty for the engine's constant.
+        on_finish
+            Called when the request is completed or rejected.
+        """
+        prompt_tokens = sum([tokens for _, tokens in segments])
+        cached = min(resident_tokens, prompt_tokens - 1)
+        if session_id:
+            cached = max(cached, self.kv.match(session_id, segments))
+        request = Request(
+            request_id=self._request_count,
+            client=client,
+            agent_index=agent_index,
+            session_id=session_id,
+            turn_index=turn_index,
+            submit_ps=int(self.env.now),
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached,
+            left_tokens=prompt_tokens - cached,
+            context_tokens=cached,
+            segments=segments,
+            pause_before_ps=pause_before_ps,
+            pause_kind=pause_kind,
+            _output_left=output_tokens,
+            _gaps_ps=gaps_ps,
+        )
+        self._request_count += 1
+        if output_tokens >= FOREVER_PS and self._limit_tokens is not None:
+            request._output_left = max(1, self._limit_tokens - prompt_tokens)
+        need = prompt_tokens + request._output_left - 1
+        if self._limit_tokens is not None and need > self._limit_tokens:
+            self._reject(request, on_finish)
+            return request
+
+        def finished(done: Request) -> None:
+            del self._open[done.request_id]
+            answer = (answer_segment or f"{session_id}/a{turn_index}", done.generated_tokens)
+            self.kv.keep(session_id, (*segments, answer), done.context_tokens)
+            if on_finish is not None:
+                on_finish(done)
+
+        request._on_finish = finished
+        self._open[request.request_id] = request
+        self.engine.submit(request)
+        return request
+
+    def ask(self, *request: Any, **keywords: Any) -> simpy.Event:
+        """Submit a request; the event succeeds with it when it is completed or rejected."""
+        event = self.env.event()
+        self.submit(*request, **keywords, on_finish=event.succeed)
+        return event
+
+    def run(self, until: Sequence[simpy.Event]) -> None:
+        """Simulate until all finite clients are done.
+
+        Raises
+        ------
+        DeadlockError
+            Work is left and nothing can run.
+        """
+        done = simpy.AllOf(self.env, until)
+        try:
+            self.env.run(until=done)
+        except RuntimeError as error:
+            if done.triggered or self.env.peek() < float("inf"):
+                raise
+            raise DeadlockError(f"nothing can run: {self.engine.state()}") from error
+        self.engine.settle()
+        for request in self._open.values():
+            request.status = "unfinished"
+            self.observer.finished(request)
+
+    def _reject(self, request: Request, on_finish: Callable[[Request], None] | None) -> None:
+        request.status = "rejected"
+        self.observer.submitted(request)
+        self.observer.finished(request)
+        if on_finish is not None:
+            on_finish(request)
+
+    def _save_ps(self, context_tokens: int) -> int:
+        return to_ps(self.options.save_s) + context_tokens * to_ps(self.options.save_token_s)
