@@ -1,0 +1,122 @@
+"""The numbers that price work, as a profile holds them: three forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from sim.fields import PositiveSeconds, Seconds, Table, Tokens, TokensOrNone
+
+_Grid = tuple[TokensOrNone, ...]
+
+
+class LinearCost(Table):
+    """Seconds of prefill and decode, linear in launches, tokens, rows and context.
+
+    ``n`` tokens at context ``C``: ``launches * prefill_chunk_s + n * prefill_token_s +
+    n * (C + n/2) * prefill_context_s``. ``B`` rows: ``decode_step_s + B * decode_row_s +
+    sum(C_i) * decode_context_s``.
+    """
+
+    kind: Literal["linear"] = "linear"
+    prefill_chunk_s: Seconds = 0.0
+    """Per launch."""
+    prefill_token_s: Seconds
+    """Per prompt token."""
+    prefill_context_s: Seconds = 0.0
+    """Per prompt token and token of context."""
+    decode_step_s: Seconds = 0.0
+    """Per decode step."""
+    decode_row_s: Seconds
+    """Per row of a decode step."""
+    decode_context_s: Seconds = 0.0
+    """Per row and token of its context."""
+    mixed_overhead_s: Seconds = 0.0
+    """Added to a work that holds prefill and decode rows."""
+
+
+class FullCost(LinearCost):
+    """The linear form with what small chunks, alternation and experts cost on top."""
+
+    kind: Literal["full"] = "full"  # type: ignore[assignment]
+    prefill_knee_tokens: TokensOrNone = 0
+    """A launch of n tokens costs ``min(n, knee) * prefill_knee_token_s`` more."""
+    prefill_knee_token_s: Seconds = 0.0
+    """Per token of a launch up to the knee."""
+    decode_after_prefill_s: Seconds = 0.0
+    """Added to a decode step whose previous work had prefill rows."""
+    expert_form: Literal["none", "union", "rows"] = "none"
+    """How experts enter: not, by the distinct experts of a launch, or by rows per expert."""
+    expert_s: Seconds = 0.0
+    """Union form: to bring in one expert of every layer. Rows form: extra per token when its
+    experts have next to no other rows."""
+    expert_rows_half: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Rows form: rows per expert at which half of the extra is left."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.expert_form == "rows" and self.expert_rows_half is None:
+            raise ValueError("expert_form rows needs expert_rows_half")
+        return self
+
+
+class Grid(Table):
+    """Measured seconds on a grid; rising axes, one row of `seconds` for each first-axis value."""
+
+    context_tokens: Annotated[_Grid, Field(min_length=1, max_length=10_000)]
+    seconds: Annotated[
+        tuple[tuple[PositiveSeconds, ...], ...], Field(min_length=1, max_length=10_000)
+    ]
+
+    @field_validator("context_tokens", "tokens", "rows", check_fields=False)
+    @classmethod
+    def _rising(cls, value: Sequence[int]) -> Sequence[int]:
+        if any(b <= a for a, b in pairwise(value)):
+            raise ValueError("must rise strictly")
+        return value
+
+    def _check(self, first: Sequence[int], name: str) -> None:
+        if len(self.seconds) != len(first):
+            raise ValueError(f"seconds has {len(self.seconds)} rows for {len(first)} {name}")
+        for index, row in enumerate(self.seconds):
+            if len(row) != len(self.context_tokens):
+                wanted = len(self.context_tokens)
+                raise ValueError(f"seconds[{index}] has {len(row)} values for {wanted} contexts")
+            if any(b < a for a, b in pairwise(row)):
+                message = "falls with context: more context never takes less, smooth the figures"
+                raise ValueError(f"seconds[{index}] {message}")
+
+
+class PrefillGrid(Grid):
+    """``seconds[i][j]``: one launch of ``tokens[i]`` at context ``context_tokens[j]``."""
+
+    tokens: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=10_000)]
+
+    @model_validator(mode="after")
+    def _shape(self) -> Self:
+        self._check(self.tokens, "tokens")
+        return self
+
+
+class DecodeGrid(Grid):
+    """``seconds[i][j]``: a step of ``rows[i]`` rows, each at context ``context_tokens[j]``."""
+
+    rows: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=10_000)]
+
+    @model_validator(mode="after")
+    def _shape(self) -> Self:
+        self._check(self.rows, "rows")
+        return self
+
+
+class TableCost(Table):
+    """Measured seconds, interpolated."""
+
+    kind: Literal["table"] = "table"
+    prefill: PrefillGrid
+    decode: DecodeGrid
+    mixed_overhead_s: Seconds = 0.0
+    """Added to a work that holds prefill and decode rows."""

@@ -1,0 +1,121 @@
+"""Facts of an engine, its memory, its machine and its model, beside its policy and its cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from sim.fields import Bytes, Name, Seconds, Share, Table, Tokens
+
+_Count = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class EngineSettings(Table):
+    """How the engine runs what a policy decides; a scenario's ``[engine]`` overrides its keys."""
+
+    policy: Name | None = None
+    """Kind of policy that this engine runs; the default of scenarios that name none."""
+    first_token: Literal["prefill", "decode"] = "prefill"
+    """What yields the first token: the work that ends the prompt, or the first decode work."""
+    launch_cut: Literal["absolute", "chunk"] = "absolute"
+    """Launches are cut at multiples of the cap counted from the prompt's or the chunk's start."""
+    prefill_cap_tokens: Tokens | None = None
+    """Largest launch; none when absent."""
+    decode_batching: Literal["native", "serial", "partial"] = "native"
+    """A decode work of B rows is one step of B rows, B steps of one row, or partly shared."""
+    decode_batched_share: Share = 0.0
+    """Partial batching: share of `decode_step_s` paid once for all rows; the rest is by row."""
+    gpu_sharing: Literal["exclusive", "fused"] = "exclusive"
+    """Whether one work may hold prefill and decode rows."""
+    slot_count: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Resident sessions; not limited by slots when absent."""
+    host_gap_s: Seconds = 0.0
+    """From a token to the moment its row can run again."""
+    chunk_gap_s: Seconds = 0.0
+    """From the end of a chunk to the moment its request can run again."""
+    lock: Literal["fair", "barging"] = "fair"
+    """Order of the raw lock beside the policy: first come, or a lottery at each boundary."""
+    barging_probability: Share = 0.0
+    """Barging lock: how often the policy's thread wins against those waiting."""
+
+    @field_validator("gpu_sharing", mode="before")
+    @classmethod
+    def _modelled(cls, value: Any) -> Any:
+        if value == "concurrent":
+            raise ValueError("concurrent is not modelled yet; use exclusive or fused")
+        return value
+
+
+class KvSettings(Table):
+    """Memory of tokens; a scenario's ``[kv]`` overrides a profile's."""
+
+    capacity_tokens: Tokens | None = None
+    """Tokens of all sessions together; not limited when absent."""
+    slot_context_tokens: Tokens | None = None
+    """Longest session; not limited when absent."""
+    partial_reuse: bool = True
+    """Whether a prompt that leaves a resident prefix half way reuses the equal part."""
+    shared_prefix: bool = False
+    """Whether a prompt may reuse the prefix of another session."""
+    continued_interval_tokens: Tokens | None = None
+    """A session is saved whenever its length is a multiple of this; never when absent."""
+    save_s: Seconds = 0.0
+    """Of each save."""
+    save_token_s: Seconds = 0.0
+    """Of each save, per token of the session."""
+
+
+class Machine(Table):
+    """The machine; `memory_bytes` is the budget that memory metrics need."""
+
+    name: str = ""
+    memory_bytes: Bytes | None = None
+    memory_bandwidth_bytes_per_s: Annotated[float, Field(gt=0, le=1e18)] | None = None
+    gpu_core_count: _Count | None = None
+
+
+class Model(Table):
+    """Shape of the model."""
+
+    name: str = ""
+    layer_count: _Count | None = None
+    expert_count: _Count | None = None
+    """Routed experts of a layer."""
+    experts_per_token: _Count | None = None
+    kv_bytes_per_token: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    kv_base_bytes: Bytes = 0
+    """Of a session, whatever its length."""
+
+    @field_validator("experts_per_token")
+    @classmethod
+    def _not_more(cls, value: int | None, info: ValidationInfo) -> int | None:
+        experts = info.data.get("expert_count")
+        if value is not None and experts is not None and value > experts:
+            raise ValueError(f"{value} is more than expert_count {experts}")
+        return value
+
+
+class Routing(Table):
+    """How popular experts are."""
+
+    distribution: Literal["uniform", "lognormal", "empirical"] = "uniform"
+    sigma: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Lognormal: standard deviation of the log of an expert's popularity."""
+    weights: tuple[Annotated[float, Field(ge=0, le=1e15)], ...] = ()
+    """Empirical: popularity of each expert."""
+    rho: Share = 1 / 3
+    """Correlation of the log popularity between sessions."""
+
+    @field_validator("weights")
+    @classmethod
+    def _some(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        if value and not sum(value):
+            raise ValueError("at least one weight must be positive")
+        return value
+
+    @model_validator(mode="after")
+    def _given(self) -> Self:
+        if self.distribution == "empirical" and not self.weights:
+            raise ValueError("distribution empirical needs weights")
+        return self
