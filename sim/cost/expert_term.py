@@ -14,10 +14,11 @@ rows      ``n expert_s 2^(-r / rows_half)``       few rows an expert leave the G
 An efficiency ``r / (r + half)`` is no fourth form: ``n base_s half / r`` is ``U base_s half / k``,
 which is ``union``.
 
-Source: six recorded cycles of V4 Flash on an M3 Ultra (0.581, 1.538, 2.404, 4.030, 7.553 and 14.75 s
-at 128 ... 8,192 tokens, the rows table3 of ``calibration/data/prefill_runs.csv``). Beside a constant
-and a time per token, ``rows`` with sigma 2.34 leaves at most 0.7 % and a constant of 0.11 s, close to
-the decode batch that each cycle holds; ``union`` leaves 4 % and a constant below zero.
+Source: six recorded cycles of V4 Flash on an M3 Ultra (0.581, 1.538, 2.404, 4.030, 7.553 and
+14.75 s at 128 ... 8,192 tokens, the rows table3 of ``calibration/data/prefill_runs.csv``). Beside a
+constant and a time per token, ``rows`` with sigma 2.34 leaves at most 0.7 % and a constant of
+0.11 s, close to the decode batch that each cycle holds; ``union`` leaves 4 % and a constant below
+zero.
 """
 
 from __future__ import annotations
