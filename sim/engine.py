@@ -7,10 +7,11 @@ engine: the run then ends with the work in flight. Clients of one instant act be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import simpy
+from simpy.events import EventPriority
 
 from sim.cost import Cost
 from sim.errors import DeadlockError, InvariantError
@@ -23,7 +24,7 @@ from sim.run import Run
 from sim.units import FOREVER_PS
 from sim.view import View
 
-LATE = 2
+LATE = EventPriority(2)
 """simpy knows 0 urgent and 1 normal; 2 comes after every client event of the same instant."""
 
 FRUITLESS_LIMIT = 1_000
@@ -79,7 +80,7 @@ class Engine:
         observer: Observer,
         *,
         token_from_prefill: bool = True,
-        save_ps: Any = None,
+        save_ps: Callable[[int], int] | None = None,
         fast_forward: bool = True,
     ) -> None:
         self.env, self.policy, self.cost, self.layout = env, policy, cost, layout
@@ -275,7 +276,7 @@ class Engine:
         gap_ps = gaps_ps[row.generated_tokens - 1] if gaps_ps else self.layout.host_gap_ps
         row.ready_ps = end_ps + gap_ps
         every = self.layout.save_tokens
-        if every and row.context_tokens % every == 0:
+        if every and self.save_ps is not None and row.context_tokens % every == 0:
             row.ready_ps = FOREVER_PS
             self.lock.jobs.append(Job("save", row, self.save_ps(row.context_tokens)))
 
@@ -310,8 +311,11 @@ class Engine:
 
     def _guard(self, works: Sequence[Work], peek_ps: float) -> None:
         """Raise when only endless streams advance and nothing is scheduled that could change it."""
-        if peek_ps < float("inf") or any(
-            [work.prefill or any([r._output_left < FOREVER_PS >> 1 for r in work.decode]) for work in works]
+        rows = [row for work in works for row in work.decode]
+        if (
+            peek_ps < float("inf")
+            or any([work.prefill for work in works])
+            or any([row._output_left < FOREVER_PS >> 1 for row in rows])
         ):
             self._fruitless = 0
             return

@@ -74,7 +74,10 @@ class Layout:
             if cost.minds_prefill_before and works[0].decode and first_after != after[0]:
                 limit = min(limit, length)
             steady = min(
-                [cost.steady_cycles(prefills[j], len(works[j].decode)) for j in range(length)]
+                [
+                    cost.steady_cycles(prefills[j], len(works[j].decode), sums[j])
+                    for j in range(length)
+                ]
             )
         after[0] = view.last_kind in ("prefill", "mixed") if limit <= length else after[0]
 
@@ -90,12 +93,12 @@ class Layout:
             return Run(begin_ps, 1, 1, [price_ps(0, 0)], [0])
         if cost.pure and (steady > 1 or limit <= length):
             first = [price_ps(j, 0) for j in range(min(length, limit))]
-            gap_ps = self._closed_gap_ps(works, first, begin_ps)
+            limit = min(limit, steady * length) if steady > 1 else limit
+            growth = [0] * length
+            if limit > length:
+                growth = [price_ps(j, 1) - first[j] for j in range(length)]
+            gap_ps = self._closed_gap_ps(works, first, growth, begin_ps)
             if gap_ps is not None:
-                limit = min(limit, steady * length) if steady > 1 else limit
-                growth = [0] * length
-                if limit > length:
-                    growth = [price_ps(j, 1) - first[j] for j in range(length)]
                 run = Run(begin_ps, length, limit, first, growth, gap_ps)
                 if plan.until_ps < FOREVER_PS:
                     run.count = max(1, run.begun_before(plan.until_ps))
@@ -132,11 +135,11 @@ class Layout:
         return max(1, limit)
 
     def _closed_gap_ps(
-        self, works: Sequence[Work], first: Sequence[int], begin_ps: int
+        self, works: Sequence[Work], first: Sequence[int], growth: Sequence[int], begin_ps: int
     ) -> int | None:
         """Return the idle time between works of a closed form, or None if rows keep it waiting.
 
-        Durations never shrink, so what holds in the first cycle holds in all.
+        Where durations do not shrink, what holds in the first cycle holds in all.
         """
         length = len(works)
         if self.varied_gap_count and any([row._gaps_ps for w in works for row in w.decode]):
@@ -146,6 +149,8 @@ class Layout:
         if length == 1:
             gap_ps = self.host_gap_ps if works[0].decode else 0
             return max(gap_ps, self.chunk_gap_ps) if works[0].prefill else gap_ps
+        if min(growth) < 0:
+            return None
         end_ps, ready = begin_ps, {row: row.ready_ps for work in works for row in _rows(work)}
         for j in [*range(len(first)), *range(len(first))]:
             if any([ready[row] > end_ps for row in _rows(works[j])]):

@@ -208,7 +208,7 @@ class World:
     def ask(self, *request: Any, **keywords: Any) -> simpy.Event:
         """Submit a request; the event succeeds with it when it is completed or rejected."""
         event = self.env.event()
-        self.submit(*request, **keywords, on_finish=event.succeed)
+        self.submit(*request, **keywords, on_finish=lambda done: _succeed(event, done))
         return event
 
     def run(self, until: Sequence[simpy.Event]) -> None:
@@ -240,3 +240,7 @@ class World:
 
     def _save_ps(self, context_tokens: int) -> int:
         return to_ps(self.options.save_s) + context_tokens * to_ps(self.options.save_token_s)
+
+
+def _succeed(event: simpy.Event, request: Request) -> None:
+    event.succeed(request)

@@ -94,7 +94,9 @@ class LinearCost:
         """Return the tokens of each launch."""
         return self.cut.sizes(context, tokens)
 
-    def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int) -> int:
+    def steady_cycles(
+        self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int
+    ) -> int:
         """Return how many repeats are an arithmetic progression: until the cuts change."""
         if self.cut.cap_tokens is None or not prefill:
             return FOREVER_PS

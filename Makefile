@@ -1,0 +1,59 @@
+# Sets itself up: `make run` and `make test` work in a fresh clone. Works with GNU make 3.81.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test lint types docs bench profiles constraints clean
+
+run: $(READY)
+	@$(BIN)/moesim run one-agent
+	@echo
+	@$(BIN)/moesim compare three-agents --with policy.mixed_quantum_tokens=128,2048
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/python -m pytest -q tests/e2e/test_readme.py
+
+bench: $(READY)
+	$(BIN)/python tests/bench/bench_open_loop.py
+
+# Re-make the shipped profiles from calibration/data.
+profiles: $(READY)
+	$(BIN)/moesim calibrate --recipe ds4-m3-ultra -o calibration/profiles/ds4-m3-ultra.toml
+
+# Renew the pins (needs uv).
+constraints:
+	uv export --quiet --group dev --no-hashes --no-header --no-annotate --no-emit-project -o constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@rm -f $@
+	@sh -c ' \
+	for python in python3.13 python3.12 python3.11 python3 python; do \
+	  if $$python -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))" >/dev/null 2>&1; \
+	  then break; fi; python=; \
+	done; \
+	if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --clear --python "$${python:->=3.11}" $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e . --group dev; \
+	elif [ -n "$$python" ]; then \
+	  $$python -m venv --clear $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev; \
+	else \
+	  echo "moesim needs Python 3.11 or newer with venv: install it, or uv, and run make again" >&2; exit 1; \
+	fi'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

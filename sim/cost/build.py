@@ -1,0 +1,70 @@
+"""From a profile and the settings of an engine to the cost that prices its works."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from sim.coefficients import FullCost
+from sim.coefficients import TableCost as TableModel
+from sim.cost import Cost
+from sim.cost.expert_term import ExpertTerm, NoExpertTerm, build_expert_term
+from sim.cost.launches import LaunchCut
+from sim.cost.linear import Coefficients, LinearCost
+from sim.cost.table import Grid, TableCost
+from sim.experts.routing import Routing, build_routing
+from sim.coefficients_placeholder
+
+_BATCHED_SHARE = {"native": 1.0, "serial": 0.0}
+
+
+def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
+    """Return the cost of a profile on an engine.
+
+    Parameters
+    ----------
+    profile
+        Its ``cost``, ``model`` and ``routing`` are read.
+    engine
+        Settings after the scenario's overrides.
+    """
+    cut = LaunchCut(engine.prefill_cap_tokens, engine.launch_cut == "absolute")
+    model = profile.cost
+    if isinstance(model, TableModel):
+        return TableCost(
+            Grid(model.prefill.tokens, model.prefill.context_tokens, model.prefill.seconds),
+            Grid(model.decode.rows, model.decode.context_tokens, model.decode.seconds),
+            mixed_overhead_s=model.mixed_overhead_s,
+            cut=cut,
+        )
+    given = model.model_dump()
+    coefficients = Coefficients(
+        **{f.name: given[f.name] for f in fields(Coefficients) if f.name in given}
+    )
+    term: ExpertTerm = NoExpertTerm()
+    if isinstance(model, FullCost):
+        term = build_expert_term(
+            model.expert_form,
+            _routing(profile) if model.expert_form != "none" else None,
+            expert_s=model.expert_s,
+            rows_half=model.expert_rows_half or 0.0,
+        )
+    has_term = not isinstance(term, NoExpertTerm)
+    return LinearCost(
+        coefficients,
+        cut,
+        _BATCHED_SHARE.get(engine.decode_batching, engine.decode_batched_share),
+        engine.gpu_sharing == "fused",
+        term.chunk_ps if has_term else None,
+        term.step_ps if has_term else None,
+    )
+
+
+def _routing(profile: Profile) -> Routing:
+    model, routing = profile.model, profile.routing
+    assert model.experts_per_token is not None
+    if routing.distribution == "empirical":
+        return Routing(routing.weights, model.experts_per_token)
+    assert model.expert_count is not None
+    return build_routing(
+        routing.distribution, model.expert_count, model.experts_per_token, routing.sigma
+    )
