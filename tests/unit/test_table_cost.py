@@ -97,6 +97,24 @@ def test_steady_within_a_cell() -> None:
     assert wide.steady_cycles([(0, 128)], 2, 120) == 40
 
 
+def test_steady_with_several_launches_or_a_line_below_zero() -> None:
+    # The second of two launches of 64 starts at 64, and moves by 128 a cycle.
+    assert table(cut=LaunchCut(64)).steady_cycles([(0, 128)], 0) == 64
+    assert table(cut=LaunchCut(64)).steady_cycles([(64, 128)], 0) == 63
+    early = TableCost(Grid((1,), (100, 200), ((1.0, 3.0),)), DECODE)
+    assert [seconds(early, [(context, 1)]) for context in (0, 50, 75)] == [0, 0, 0.5]
+    assert early.steady_cycles([(0, 1)], 0) == 1
+    assert early.steady_cycles([(50, 1)], 0) == FOREVER_PS
+
+
+def test_rounded_once_to_the_nearest_picosecond() -> None:
+    cost = TableCost(Grid((1, 4), (0, 3), ((1.0, 1.0 + 2e-12), (1.0 + 2e-12, 2.0))), DECODE)
+    assert cost.price_ps([(0, 2)], 0, 0, False) == PS_PER_S + 1  # + 2/3
+    assert cost.price_ps([(0, 3)], 0, 0, False) == PS_PER_S + 1  # + 4/3
+    assert cost.price_ps([(1, 1)], 0, 0, False) == PS_PER_S + 1  # + 2/3
+    assert cost.price_ps([(2, 1)], 0, 0, False) == PS_PER_S + 2  # the slope is 1 a token
+
+
 @st.composite
 def grids(draw: st.DrawFn, least_context: int = 0) -> Grid:
     counts = sorted(draw(st.sets(st.integers(1, 3000), min_size=1, max_size=4)))
