@@ -35,8 +35,8 @@ class Quantity(RootModel[AnyLaw]):
     ceiling: ClassVar[float] = 1e15
 
     @classmethod
-    def of(cls, value: float) -> Self:
-        """Return the quantity that is always `value`."""
+    def of(cls, value: float | dict[str, Any]) -> Self:
+        """Return the quantity of a number or of a table with `dist`; arrays are tuples."""
         return cls.model_validate(value)
 
     @model_validator(mode="after")
