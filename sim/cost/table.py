@@ -184,9 +184,7 @@ class TableCost:
                 ps += self._mixed_ps
         return ps
 
-    def steady_cycles(
-        self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int | None = None
-    ) -> int:
+    def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int) -> int:
         """Return how many repeats of a work, contexts growing, are in arithmetic progression.
 
         Exact: all repeats with the same launches, each of them inside one cell of the grid.
@@ -194,8 +192,7 @@ class TableCost:
         Parameters
         ----------
         prefill, rows, context_sum
-            As in `price_ps`. Without ``context_sum`` the cell of a decode step is not known, and
-            the answer for a work with decode rows is 1 unless the table has one cell for it.
+            As in `price_ps`.
         """
         cycles = FOREVER_PS
         for context, tokens in prefill:
@@ -205,18 +202,14 @@ class TableCost:
                 cycles = min(cycles, self._prefill_line(launch).steady(at, tokens))
                 at += launch
         if rows:
-            line = self._decode_line(rows)
-            if context_sum is not None:
-                cycles = min(cycles, line.steady(context_sum, rows))
-            elif not line.is_straight:
-                return 1
+            cycles = min(cycles, self._decode_line(rows).steady(context_sum, rows))
         return cycles
 
 
 class _Line:
     """Time along context for one count: knots (in summed context), values and whole slopes."""
 
-    __slots__ = ("_knots", "_slopes", "_values", "is_straight")
+    __slots__ = ("_knots", "_slopes", "_values")
 
     def __init__(self, grid: Grid, count: int, rows: int = 1) -> None:
         # A step sees the sum of its rows' contexts, so its knots are those of one row times rows.
@@ -229,7 +222,6 @@ class _Line:
             _round_ratio(right - left, self._knots[j + 1] - self._knots[j])
             for j, (left, right) in enumerate(pairwise(self._values))
         ] or [0]
-        self.is_straight = len(self._slopes) == 1 and self._line(0, 0) >= 0
 
     def _cell(self, context: int) -> int:
         return min(max(bisect_right(self._knots, context) - 1, 0), len(self._slopes) - 1)

