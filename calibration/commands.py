@@ -1,0 +1,68 @@
+"""``moesim calibrate``: from measurements to a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sim.errors import InputError, Problem
+
+
+@click.command()
+@click.argument("data", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Profile to write (TOML).",
+)
+@click.option(
+    "--recipe",
+    "recipe_name",
+    metavar="NAME",
+    help="What the profile says beside its numbers, and the data if none are given.",
+)
+def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> None:
+    r"""Fit a profile to measurements and report how well they fit.
+
+    DATA are CSV files of benchmark steps (kind,tokens,context_tokens,rows,seconds) or of prompts
+    that a server prefilled in quanta (prompt_tokens,context_tokens,quantum_tokens,
+    prefill_cap_tokens,decode_rows,decode_context_tokens,seconds), each row with
+    machine,model,engine,engine_version,source.
+
+    \b
+    Example:
+      moesim calibrate --recipe ds4-m3-ultra -o ds4-m3-ultra.toml
+      moesim calibrate mybench.csv -o mine.toml
+      moesim run three-agents --profile mine.toml
+    """
+    # The scientific stack takes a second to import; `moesim --help` must not wait for it.
+    from calibration.datasets import data_path, read_measurements
+    from calibration.fit import FullForm
+    from calibration.profile_document import profile_document
+    from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipe_names
+    from calibration.report import report
+    from calibration.toml_text import toml_text
+    from sim.atomic import check_writable, write_text
+
+    if not data and recipe_name is None:
+        message = f"no file given; give files, or --recipe with one of {', '.join(recipe_names())}"
+        raise InputError(Problem("calibrate", "DATA", message))
+    check_writable(output, "--output")
+    recipe = find_recipe(recipe_name or WITHOUT_RECIPE)
+    paths = data or tuple(data_path(name) for name in recipe.data)
+    table = read_measurements(paths)
+    form = FullForm(
+        prefill_cap_tokens=recipe.prefill_cap_tokens,
+        knee_candidates_tokens=recipe.knee_candidates_tokens,
+    ).fit(table)
+    name = output.stem if data else recipe.name
+    words = ["moesim", "calibrate", *[path.name for path in data]]
+    words += ["--recipe", recipe.name] if recipe_name else []
+    command = " ".join([*words, "-o", f"{name}.toml"])
+    document = profile_document(form, recipe, name, paths, command)
+    write_text(output, toml_text(document), "--output")
+    click.echo(report(form, table))
+    click.echo(f"\nwrote {output}", err=True)

@@ -1,0 +1,174 @@
+"""From a fit and a recipe to the tables of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from calibration.fit import COEFFICIENTS, NAMES, FullForm
+from calibration.recipe import Recipe
+from sim.errors import CalibrationError, Problem
+from sim.fields import frozen
+from sim.profiles import Profile
+
+TOLERANCE = 0.03
+"""Relative; a knee is called possible while every fitted row stays within."""
+
+
+def profile_document(
+    form: FullForm, recipe: Recipe, name: str, paths: Sequence[Path], command: str
+) -> dict[str, Any]:
+    """Return a profile as plain tables, checked against the schema of profiles.
+
+    Parameters
+    ----------
+    form
+        A fitted form.
+    recipe
+        Gives every table that is not fitted.
+    name
+        Of the profile.
+    paths
+        Files that the fit read.
+    command
+        That makes the profile again.
+
+    Raises
+    ------
+    CalibrationError
+        The recipe is for another machine, model or engine than the measurements.
+    """
+    about = {key: str(form.table_[key].iloc[0]) for key in ("machine", "model", "engine")}
+    versions = sorted(form.table_["engine_version"].unique())
+    given = recipe.sections.get("provenance", {})
+    problems = [
+        Problem("DATA", key, f"{value}; recipe {recipe.name} is for {given[key]}")
+        for key, value in about.items()
+        if given.get(key, value) != value
+    ]
+    if problems:
+        raise CalibrationError(*problems)
+    sections = {
+        "machine": {"name": about["machine"]},
+        "model": {"name": about["model"]},
+        **{key: value for key, value in recipe.sections.items() if key != "provenance"},
+    }
+    document = {
+        "name": name,
+        "kind": "full",
+        "description": recipe.description,
+        "cost": {key: _plain(value) for key, value in form.coefficients_.items()},
+        **sections,
+        "coefficients": {key: _coefficient(form, key) for key in form.coefficients_},
+        "covariance": {
+            "names": list(form.covariance_),
+            "values": [[_digits(x, 8) for x in row] for row in form.covariance_.to_numpy()],
+        },
+        "range": measured_range(form.table_),
+        "residuals": residual_tables(form),
+        "provenance": {
+            "engine_version": "; ".join(versions),
+            **about,
+            **given,
+            "command": command,
+            "data": [_data_file(path, form.table_) for path in paths],
+        },
+    }
+    Profile.model_validate(frozen(document))
+    return document
+
+
+def _coefficient(form: FullForm, name: str) -> dict[str, Any]:
+    if name == "prefill_knee_tokens":
+        value = _plain(form.coefficients_[name])
+        return {"value": value, "unit": "tokens", "obtained": how_knee_was_found(form)}
+    entry: dict[str, Any] = {"value": form.coefficients_[name], "unit": COEFFICIENTS[name].unit}
+    error = form.standard_error(name)
+    if error is not None:
+        entry["standard_error"] = _digits(error, 6)
+    entry["obtained"] = how_obtained(form, name)
+    return entry
+
+
+def how_obtained(form: FullForm, name: str) -> str:
+    """Return in words how a coefficient came about."""
+    if name in form.held_:
+        return form.held_[name]
+    counts = np.abs(form.jacobian(form.table_, 1)[:, NAMES.index(name)]) > 0
+    kinds = sorted(form.table_["kind"][counts].unique())
+    text = f"fitted on {counts.sum()} rows ({' and '.join(kinds)})"
+    if form.only_on_runs(name):
+        text += ", identified by the runs: no step measurement tells it apart"
+    return text
+
+
+def how_knee_was_found(form: FullForm) -> str:
+    """Return in words which knees were tried and which are possible."""
+    losses, possible = form.losses_, form.worst_[form.worst_ <= TOLERANCE]
+    text = f"scan of {losses.index[0]} ... {losses.index[-1]} tokens, lowest loss"
+    if possible.empty:
+        return f"{text}; no knee keeps every fitted row within {TOLERANCE:.0%}"
+    between = f"{possible.index[0]} ... {possible.index[-1]}"
+    return f"{text}; {between} keep every fitted row within {TOLERANCE:.0%}"
+
+
+def measured_range(table: pd.DataFrame) -> dict[str, list[int]]:
+    """Return the smallest and largest value of each axis that the fitted rows cover."""
+    prefill, decode = table[table["kind"] != "decode"], table[table["kind"] == "decode"]
+    chunks = prefill[["tokens", "quantum_tokens"]].min(axis=1)
+    beside = prefill[prefill["decode_rows"] > 0]
+    rows = pd.concat([decode["rows"], beside["decode_rows"]])
+    contexts = pd.concat([decode["context_tokens"], beside["decode_context_tokens"]])
+    return {
+        "prefill_chunk_tokens": [int(chunks.min()), int(chunks.max())],
+        "prefill_context_tokens": [
+            int(prefill["context_tokens"].min()),
+            int((prefill["context_tokens"] + prefill["tokens"]).max()),
+        ],
+        "decode_rows": [int(rows.min()), int(rows.max())],
+        "decode_context_tokens": [
+            int(contexts.min()),
+            int(max(contexts.max(), (decode["context_tokens"] + decode["tokens"]).max())),
+        ],
+    }
+
+
+def residual_tables(form: FullForm) -> dict[str, dict[str, float | int]]:
+    """Return count, bias, rms and quantiles of the relative residuals by set of measurements."""
+    found: dict[str, dict[str, float | int]] = {}
+    for name, indices in form.table_.groupby("set").indices.items():
+        residuals = form.residuals_.to_numpy()[indices]
+        size = np.abs(residuals)
+        found[str(name)] = {
+            "count": len(size),
+            "mean": _digits(residuals.mean(), 6),
+            "rms": _digits(np.sqrt((residuals**2).mean()), 6),
+            "p50": _digits(np.quantile(size, 0.5), 6),
+            "p90": _digits(np.quantile(size, 0.9), 6),
+            "max": _digits(size.max(), 6),
+        }
+    return found
+
+
+def _data_file(path: Path, table: pd.DataFrame) -> dict[str, Any]:
+    ours = path.parent == Path(__file__).parent / "data"
+    # Line ends differ between checkouts; the measurements do not.
+    content = path.read_bytes().replace(b"\r\n", b"\n")
+    return {
+        "path": f"calibration/data/{path.name}" if ours else path.name,
+        "sha256": sha256(content).hexdigest(),
+        "rows": int((table["file"] == path.name).sum()),
+    }
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def _digits(value: float, count: int) -> float:
+    return float(f"{value:.{count}g}")

@@ -1,0 +1,1 @@
+"""Profiles that moesim ships, each made by ``moesim calibrate --recipe NAME``, never by hand."""
