@@ -1,0 +1,285 @@
+"""Observers are told what happened and can change nothing; recorders turn it into results.
+
+Both recorders only append in the hot loop and digest blocks of runs with numpy. `SummaryRecorder`
+drops each block after its digest: memory grows by less than 300 bytes a request. `Recorder` keeps
+the flattened blocks too: works, and who was in them, and every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from sim.digest import STATUSES, Digest, Names, is_endless
+from sim.request import Job, Request, Work
+from sim.run import Run
+from sim.spans import Block, Entry, Flattener, Ints
+from sim.units import to_ps
+
+if TYPE_CHECKING:
+    from sim.results import Results
+
+BLOCK_ENTRIES = 4096
+"""Runs and admissions that are digested at once."""
+
+
+class Observer(Protocol):
+    """What the engine tells. All calls come in order of time, after the fact."""
+
+    def submitted(self, request: Request) -> None:
+        """Note a new request, also one that is rejected next."""
+        ...
+
+    def admitted(self, request: Request) -> None:
+        """Note that a request runs from now on, for the first time or again."""
+        ...
+
+    def preempted(self, request: Request) -> None:
+        """Note that a request lost its KV and waits again."""
+        ...
+
+    def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
+        """Note that the first ``count`` works of a run were executed; ``works`` is its cycle."""
+        ...
+
+    def job_done(self, job: Job, end_ps: int) -> None:
+        """Note the end of a job."""
+        ...
+
+    def finished(self, request: Request) -> None:
+        """Note that a request is completed, rejected, or unfinished at the end of the run."""
+        ...
+
+
+class Tee:
+    """An observer that tells several others; see `tee`."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observers = tuple(observers)
+
+    def submitted(self, request: Request) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.submitted(request)
+
+    def admitted(self, request: Request) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.admitted(request)
+
+    def preempted(self, request: Request) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.preempted(request)
+
+    def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.ran(run, count, works)
+
+    def job_done(self, job: Job, end_ps: int) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.job_done(job, end_ps)
+
+    def finished(self, request: Request) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.finished(request)
+
+
+def tee(*observers: Observer) -> Observer:
+    """Return an observer that tells several others, in their order."""
+    return observers[0] if len(observers) == 1 else Tee(observers)
+
+
+class SummaryRecorder:
+    """Keeps what the summary needs: sums by request and client, and counts of gaps.
+
+    Request ids must be dense from 0, as `World` gives them. The tokens of endless streams are kept,
+    one array for all rows of a run, because retention needs their instants.
+
+    Parameters
+    ----------
+    first_token
+        ``"prefill"``: the work that ends a prompt yields a token; ``"decode"``: it does not.
+    prefill_cap_tokens, launch_cut
+        Largest launch, and whether launches are cut at multiples of the position (``"absolute"``)
+        or within the chunk (``"chunk"``).
+    warm_up_s
+        Gaps of requests that are submitted earlier are counted apart, because counts in bins
+        cannot be taken apart later.
+    stall_threshold_s
+        Gaps above it are counted exactly.
+    """
+
+    def __init__(
+        self,
+        *,
+        first_token: str = "prefill",
+        prefill_cap_tokens: int | None = None,
+        launch_cut: str = "absolute",
+        warm_up_s: float = 0.0,
+        stall_threshold_s: float = 1.0,
+    ) -> None:
+        self._flattener = Flattener(
+            first_token == "prefill", prefill_cap_tokens, launch_cut == "absolute"
+        )
+        self.digest = Digest(to_ps(warm_up_s), to_ps(stall_threshold_s))
+        self.sessions: list[str] = []
+        """Session ids of finished requests, joined by a zero byte: one text a block."""
+        self.columns: list[Ints] = []
+        """Fields of finished requests, in the order of `REQUEST_FIELDS`, one array a block."""
+        self.pause_kinds = Names("")
+        self.jobs: list[tuple[str, int, int, int]] = []
+        self.preemptions: list[list[int]] = []
+        """Request, instant, instant of the next admission (-1 for never), tokens lost."""
+        self.stream_tokens: dict[int, list[Ints]] = {}
+        self._entries: list[Entry] = []
+        self._submitted: list[Request] = []
+        self._finished: list[Request] = []
+        self._open: dict[int, Request] = {}
+        self._lost: dict[int, int] = {}
+        self._preempted: dict[int, list[int]] = {}
+
+    # -- what the engine calls ---------------------------------------------------------------
+
+    def submitted(self, request: Request) -> None:
+        """Note a new request."""
+        key = request.request_id
+        self._submitted.append(request)
+        self._open[key] = request
+        self._flattener.left[key] = (request.left_tokens, request.context_tokens)
+        if is_endless(request):
+            self.stream_tokens[key] = []
+
+    def admitted(self, request: Request) -> None:
+        """Note what the request has left to prefill, and the end of a preemption."""
+        key = request.request_id
+        self._entries.append((None, (request.left_tokens, request.context_tokens), request))
+        if key in self._preempted:
+            self._preempted.pop(key)[2] = self._now_ps()
+
+    def preempted(self, request: Request) -> None:
+        """Note when, and the tokens lost."""
+        key = request.request_id
+        lost = request.recomputed_tokens - self._lost.get(key, 0)
+        self._lost[key] = request.recomputed_tokens
+        self._preempted[key] = row = [key, self._now_ps(), -1, lost]
+        self.preemptions.append(row)
+
+    def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
+        """Keep a run for the next digest."""
+        self._entries.append((run, count, works))
+        if len(self._entries) >= BLOCK_ENTRIES:
+            self._digest_block()
+
+    def job_done(self, job: Job, end_ps: int) -> None:
+        """Keep a job."""
+        self.jobs.append((job.kind, job.request.request_id, job.begin_ps, end_ps))
+
+    def finished(self, request: Request) -> None:
+        """Keep a request for the next digest."""
+        self._finished.append(self._open.pop(request.request_id, request))
+
+    # -- digest ------------------------------------------------------------------------------
+
+    def results(self) -> Results:
+        """Return what was recorded; to be called once, at the end of the run.
+
+        Raises
+        ------
+        InvariantError
+            A request has another number of tokens than the works gave it.
+        """
+        from sim.assemble import assemble
+
+        for request in list(self._open.values()):
+            self.finished(request)
+        self._digest_block()
+        self.digest.close()
+        return assemble(self, self._blocks())
+
+    def _blocks(self) -> list[Block] | None:
+        """Return the blocks that were kept, None if they are dropped."""
+        return None
+
+    def _digest_block(self) -> None:
+        self.digest.submitted(self._submitted)
+        self.digest.finished(self._finished)
+        block = self._flattener.flatten(self._entries)
+        self.digest.add(block)
+        self._keep(block)
+        self.columns.append(
+            np.array([self._fields(r) for r in self._finished], dtype=np.int64).reshape(
+                -1, len(REQUEST_FIELDS)
+            )
+        )
+        if self._finished:
+            self.sessions.append("\0".join([r.session_id for r in self._finished]))
+        for request in self._finished:
+            self._flattener.left.pop(request.request_id, None)
+        self._entries, self._submitted, self._finished = [], [], []
+
+    def _keep(self, block: Block) -> None:
+        """Keep the tokens of endless streams."""
+        for key, kept in self.stream_tokens.items():
+            for span in np.flatnonzero(block.span_request == key):
+                token, size = block.span_token[span], block.span_size[span]
+                kept.append(block.token_ps[token : token + size].copy())
+
+    def _fields(self, r: Request) -> tuple[int, ...]:
+        return (
+            r.request_id, self.digest.clients.code(r.client), r.agent_index, r.turn_index,
+            r.submit_ps, r.admit_ps, r.first_token_ps, r.finish_ps,
+            r.prompt_tokens, r.cached_tokens, r.generated_tokens, r.recomputed_tokens,
+            r.context_tokens, r.slot_index, STATUSES.index(r.status),
+            r.pause_before_ps, self.pause_kinds.code(r.pause_kind),
+        )  # fmt: skip
+
+    def _now_ps(self) -> int:
+        """Return the end of the last run: decisions are taken there."""
+        for run, count, _ in reversed(self._entries):
+            if run is not None:
+                return int(run.end_ps(count))
+        return self.digest.end_ps
+
+
+REQUEST_FIELDS = (
+    "request_id", "client", "agent_index", "turn_index",
+    "submit_ps", "admit_ps", "first_token_ps", "finish_ps",
+    "prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens",
+    "context_tokens", "slot_index", "status",
+    "pause_before_ps", "pause_kind",
+)  # fmt: skip
+"""Columns of `SummaryRecorder.columns`."""
+
+
+class Recorder(SummaryRecorder):
+    """Keeps everything: besides the summary, works, their rows and every token."""
+
+    def __init__(
+        self,
+        *,
+        first_token: str = "prefill",
+        prefill_cap_tokens: int | None = None,
+        launch_cut: str = "absolute",
+        warm_up_s: float = 0.0,
+        stall_threshold_s: float = 1.0,
+    ) -> None:
+        super().__init__(
+            first_token=first_token,
+            prefill_cap_tokens=prefill_cap_tokens,
+            launch_cut=launch_cut,
+            warm_up_s=warm_up_s,
+            stall_threshold_s=stall_threshold_s,
+        )
+        self._kept: list[Block] = []
+
+    def _keep(self, block: Block) -> None:
+        self._kept.append(block)
+
+    def _blocks(self) -> list[Block] | None:
+        return self._kept
