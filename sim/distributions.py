@@ -104,12 +104,6 @@ class TokenQuantity(Quantity):
     ceiling = MOST_TOKENS
 
 
-class TokenOrNoneQuantity(TokenQuantity):
-    """Tokens, possibly none."""
-
-    floor = 0
-
-
 class CountQuantity(Quantity):
     """How many times, at least once."""
 

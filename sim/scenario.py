@@ -270,7 +270,7 @@ class PolicyChoice:
 
     def build(self) -> Any:
         """Return a fresh policy object."""
-        return self.policy_class(*([] if self.parameters is None else [self.parameters]))
+        return self.policy_class(self.parameters)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings by name."""
@@ -284,8 +284,8 @@ class Scenario(ScenarioTables):
 
     Attributes
     ----------
-    source, path
-        The file as the user named it, and where it lies (None for a text).
+    path
+        The file; the name in messages when it comes from a text.
     text
         Text of the file; overrides are in `overrides`.
     overrides
@@ -296,8 +296,7 @@ class Scenario(ScenarioTables):
 
     profile: Profile
     policy: PolicyChoice
-    source: str = ""
-    path: Path | None = None
+    path: str = ""
     text: str = ""
     overrides: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,0 +1,312 @@
+"""From a scenario file and the options of a command to a `Scenario`, or every problem at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError, create_model
+
+from sim.checks import faults, faults_with_policy, notes
+from sim.documents import Document, find, parse, shipped, short
+from sim.errors import InputError, Problem, UnknownPolicyError
+from sim.fields import CONFIG, frozen
+from sim.lines import Key
+from sim.overrides import Override, apply_override, parse_override
+from sim.profiles import GROUP as PROFILES
+from sim.profiles import Profile, is_flat_key
+from sim.scenario import PolicyChoice, Scenario, ScenarioTables
+from sim.validation import problem, problems_of
+
+GROUP = "moesim.scenarios"
+"""Entry-point group of the packages that ship scenarios."""
+
+
+def load_scenario(
+    path_or_name: str | Path,
+    overrides: Sequence[str] = (),
+    policy: str | None = None,
+    profile: str | Path | None = None,
+) -> Scenario:
+    """Return the scenario of a file, or of the name of a shipped one.
+
+    Parameters
+    ----------
+    path_or_name
+        A path holds a separator or ends in ``.toml``; anything else is a name first.
+    overrides
+        ``KEY=VALUE``, in order; see `sim.overrides`.
+    policy
+        Kind of an installed policy or ``FILE.py:CLASS``, instead of the file's. When that changes
+        the kind, the settings of the old one are dropped, which `Scenario.notes` tells.
+    profile
+        Name or path, instead of the file's; a path is relative to the working folder.
+
+    Raises
+    ------
+    UnknownPolicyError
+        No such policy.
+    InputError
+        The file is missing or wrong, an option is wrong, or the scenario can never finish; carries
+        every problem found, with the line or the option that it comes from.
+    """
+    document = find(path_or_name, GROUP, "scenario")
+    return _Loading(document, overrides, policy, profile).scenario()
+
+
+def parse_scenario(
+    text: str,
+    source: str = "scenario.toml",
+    overrides: Sequence[str] = (),
+    policy: str | None = None,
+    profile: str | Path | None = None,
+    base: Path = Path(),
+) -> Scenario:
+    """Return the scenario of a TOML text; as `load_scenario`, paths are relative to `base`."""
+    return _Loading(parse(text, source, base), overrides, policy, profile).scenario()
+
+
+def list_scenarios() -> list[str]:
+    """Return the names of the shipped scenarios, sorted."""
+    return sorted(shipped(GROUP))
+
+
+class _Loading:
+    """One scenario on its way, and what was found wrong so far."""
+
+    def __init__(
+        self,
+        document: Document,
+        overrides: Sequence[str],
+        policy: str | None,
+        profile: str | Path | None,
+    ) -> None:
+        self.document = document
+        self.data: dict[str, Any] = deepcopy(document.data)
+        self.problems: list[Problem] = []
+        self.notes: list[str] = []
+        self.origins: dict[Key, str] = {}
+        self.texts = tuple(overrides)
+        self.policy_option, self.profile_option = policy, profile
+        self.overrides: list[Override] = []
+        for text in overrides:
+            try:
+                self.overrides.append(parse_override(text))
+            except InputError as error:
+                self.problems += error.problems
+
+    def scenario(self) -> Scenario:
+        profile = self._profile()
+        self._choose_policy(profile)
+        self._apply(self.overrides, self.data, self.origins)
+        tables = self._tables(profile)
+        policy = self._policy(tables, profile)
+        if tables is not None:
+            self._refuse(faults(tables))
+        if tables is not None and profile is not None and policy is not None:
+            self._refuse(faults_with_policy(tables, profile, policy))
+            self.notes += notes(tables, profile, policy)
+        if self.problems:
+            unknown = any("unknown policy" in p.message for p in self.problems)
+            raise (UnknownPolicyError if unknown else InputError)(*self.problems)
+        assert tables is not None
+        assert profile is not None
+        assert policy is not None
+        return Scenario(
+            **dict(tables),
+            profile=profile,
+            policy=policy,
+            path=self.document.source,
+            text=self.document.text,
+            overrides=self.texts,
+            notes=tuple(self.notes),
+        )
+
+    def _origin(self, key: Key) -> str | None:
+        ends = range(len(key), 0, -1)
+        return next((self.origins[key[:end]] for end in ends if key[:end] in self.origins), None)
+
+    def _refuse(self, found: Iterable[tuple[Key, str]]) -> None:
+        for key, message in found:
+            self.problems.append(problem(self.document, key, message, self._origin))
+
+    def _apply(
+        self, overrides: Iterable[Override], data: dict[str, Any], origins: dict[Key, str]
+    ) -> None:
+        for override in overrides:
+            try:
+                origins[apply_override(data, override)] = override.option
+            except InputError as error:
+                self.problems += error.problems
+
+    def _profile(self) -> Profile | None:
+        """Return the profile; overrides inside it are taken out of the list and applied here."""
+        document, name = self.document, self.data.pop("profile", None)
+        inside = [o for o in self.overrides if o.parts[0] == "profile"]
+        self.overrides = [o for o in self.overrides if o.parts[0] != "profile"]
+        for override in inside:
+            if len(override.parts) == 1:
+                name = override.value
+                self.origins["profile",] = override.option
+        if self.profile_option is not None:
+            name = str(self.profile_option)
+            self.origins["profile",] = "--profile"
+        if isinstance(name, dict):
+            source, table = document, {"profile": name}
+        elif isinstance(name, str):
+            found = self._find_profile(name)
+            if found is None:
+                return None
+            source, table = found, {"profile": deepcopy(found.data)}
+        else:
+            message = "missing" if name is None else f"expected a name or table, got {short(name)}"
+            self._refuse([(("profile",), message)])
+            return None
+        origins = dict(self.origins) if source is document else {}
+        changes = [_nested(o, table["profile"]) for o in inside if len(o.parts) > 1]
+        self._apply(changes, table, origins)
+        prefix: Key = ("profile",) if source is document else ()
+
+        def origin(key: Key) -> str | None:
+            full = key if prefix else ("profile", *key)
+            ends = range(len(full), 0, -1)
+            return next((origins[full[:end]] for end in ends if full[:end] in origins), None)
+
+        data = table["profile"]
+        try:
+            return Profile.model_validate(frozen(data), context={"base": source.base})
+        except ValidationError as error:
+            self.problems += problems_of(error, Profile, source, prefix, data, origin)
+            return None
+
+    def _find_profile(self, name: str) -> Document | None:
+        base = Path() if self.profile_option is not None else self.document.base
+        try:
+            return find(name, PROFILES, "profile", base)
+        except InputError as error:
+            first = error.problems[0]
+            if first.line is None:  # nothing inside the file is wrong: point at who names it
+                said = first.message if name in first.message else f"{short(name)} {first.message}"
+                self._refuse([(("profile",), said)])
+            else:
+                self.problems += error.problems
+            return None
+
+    def _choose_policy(self, profile: Profile | None) -> None:
+        """Let the options change the kind before other settings of the policy are applied."""
+        wanted, option = self.policy_option, "--policy"
+        for override in self.overrides:
+            if override.parts == ("policy", "kind") and self.policy_option is None:
+                wanted, option = override.value, override.option
+        self.overrides = [o for o in self.overrides if o.parts != ("policy", "kind")]
+        table = self.data.setdefault("policy", {})
+        if wanted is None or not isinstance(table, dict):
+            return
+        default = profile.engine.policy if profile is not None else None
+        old = table.get("kind", default)
+        if wanted != old and (dropped := [key for key in table if key != "kind"]):
+            self.notes.append(f"policy {wanted} instead of {old}: dropped {', '.join(dropped)}")
+            table.clear()
+        table["kind"] = wanted
+        self.origins["policy", "kind"] = option
+
+    def _tables(self, profile: Profile | None) -> ScenarioTables | None:
+        data = {key: value for key, value in self.data.items() if key != "policy"}
+        for name in ("engine", "kv", "machine"):
+            given = data.get(name, {})
+            if profile is not None and isinstance(given, dict):
+                measured = getattr(profile, name).model_dump(exclude_unset=True)
+                data[name] = {**measured, **given}
+        try:
+            context = {"base": self.document.base}
+            return ScenarioTables.model_validate(frozen(data), context=context)
+        except ValidationError as error:
+            self.problems += problems_of(
+                error, ScenarioTables, self.document, data=data, origin=self._origin
+            )
+            return None
+
+    def _policy(
+        self, tables: ScenarioTables | None, profile: Profile | None
+    ) -> PolicyChoice | None:
+        from sim.policies import find_policy
+
+        table = self.data["policy"]
+        if not isinstance(table, dict):
+            self._refuse([(("policy",), f"expected a table, got {short(table)}")])
+            return None
+        default = tables.engine.policy if tables is not None else None
+        kind = table.get("kind", default)
+        if kind is None:
+            if tables is not None and profile is not None:
+                self._refuse([(("policy", "kind"), "missing; moesim policies lists them")])
+            return None
+        if not isinstance(kind, str):
+            self._refuse([(("policy", "kind"), f"expected a text, got {short(kind)}")])
+            return None
+        if ".py:" in kind and self.policy_option is None:
+            message = (
+                "a policy of a file is code; name it on the command line: --policy FILE.py:CLASS"
+            )
+            self._refuse([(("policy", "kind"), message)])
+            return None
+        try:
+            policy_class = find_policy(kind)
+        except UnknownPolicyError as error:
+            self._refuse((("policy", "kind"), found.message) for found in error.problems)
+            return None
+        settings = {key: value for key, value in table.items() if key != "kind"}
+        parameters = self._parameters(policy_class, settings)
+        file, _, _ = kind.rpartition(":")
+        digest = sha256(Path(file).read_bytes()).hexdigest() if ".py:" in kind else ""
+        return PolicyChoice(kind, policy_class, parameters, digest)
+
+    def _parameters(self, policy_class: type[Any], settings: dict[str, Any]) -> Any:
+        model = parameters_model(policy_class)
+        try:
+            checked = model.model_validate(frozen(settings))
+        except ValidationError as error:
+            self.problems += problems_of(
+                error, model, self.document, ("policy",), settings, self._origin
+            )
+            return None
+        if not hasattr(policy_class, "Parameters"):
+            return None
+        try:
+            return policy_class.Parameters(
+                **{name: getattr(checked, name) for name in model.model_fields}
+            )
+        except ValueError as error:
+            first = str(error).partition(" ")[0]
+            key: Key = ("policy", first) if first in model.model_fields else ("policy",)
+            self._refuse(
+                [(key, str(error).removeprefix(f"{first} ") if len(key) > 1 else str(error))]
+            )
+            return None
+
+
+def _nested(override: Override, profile: object) -> Override:
+    """Let ``profile.prefill_token_s`` reach into the table ``cost`` of a full profile."""
+    first = override.parts[1]
+    if isinstance(profile, dict) and "cost" in profile and is_flat_key(first):
+        return dataclasses.replace(override, parts=("profile", "cost", *override.parts[1:]))
+    return override
+
+
+def parameters_model(policy_class: type[Any]) -> type[BaseModel]:
+    """Return a model with the fields of a policy's `Parameters`, for validation and for schemas."""
+    parameters = getattr(policy_class, "Parameters", None)
+    fields: dict[str, Any] = {}
+    if parameters is not None:
+        hints = typing.get_type_hints(parameters, include_extras=True)
+        for field in dataclasses.fields(parameters):
+            default: Any = ... if field.default is dataclasses.MISSING else field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            fields[field.name] = (hints[field.name], default)
+    return create_model(policy_class.__name__, __config__=CONFIG, **fields)
