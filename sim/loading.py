@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import ValidationError
 
 from sim.checks import faults, faults_with_policy, notes
 from sim.documents import Document, find, parse, shipped, short
 from sim.errors import InputError, Problem, UnknownPolicyError
-from sim.fields import CONFIG, frozen
+from sim.fields import frozen
 from sim.lines import Key
 from sim.overrides import Override, apply_override, parse_override
 from sim.profiles import GROUP as PROFILES
 from sim.profiles import Profile, is_flat_key
-from sim.scenario import PolicyChoice, Scenario, ScenarioTables
+from sim.scenario import PolicyChoice, Scenario, ScenarioTables, parameters_model
+from sim.schema import scenario_schema
 from sim.validation import problem, problems_of
+
+__all__ = ["list_scenarios", "load_scenario", "parse_scenario", "scenario_schema"]
 
 GROUP = "moesim.scenarios"
 """Entry-point group of the packages that ship scenarios."""
@@ -296,17 +298,3 @@ def _nested(override: Override, profile: object) -> Override:
     if isinstance(profile, dict) and "cost" in profile and is_flat_key(first):
         return dataclasses.replace(override, parts=("profile", "cost", *override.parts[1:]))
     return override
-
-
-def parameters_model(policy_class: type[Any]) -> type[BaseModel]:
-    """Return a model with the fields of a policy's `Parameters`, for validation and for schemas."""
-    parameters = getattr(policy_class, "Parameters", None)
-    fields: dict[str, Any] = {}
-    if parameters is not None:
-        hints = typing.get_type_hints(parameters, include_extras=True)
-        for field in dataclasses.fields(parameters):
-            default: Any = ... if field.default is dataclasses.MISSING else field.default
-            if field.default_factory is not dataclasses.MISSING:
-                default = field.default_factory()
-            fields[field.name] = (hints[field.name], default)
-    return create_model(policy_class.__name__, __config__=CONFIG, **fields)

@@ -5,6 +5,8 @@ Names, units and meanings of the keys are those of the TOML file.
 
 from __future__ import annotations
 
+import dataclasses
+import typing
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -13,10 +15,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     Field,
     PrivateAttr,
     ValidationInfo,
     computed_field,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -24,6 +28,7 @@ from pydantic import (
 from sim.distributions import CountQuantity, SpanQuantity, TokenQuantity
 from sim.documents import located
 from sim.fields import (
+    CONFIG,
     MOST_SECONDS,
     Name,
     PositiveSeconds,
@@ -277,6 +282,20 @@ class PolicyChoice:
         if is_dataclass(self.parameters) and not isinstance(self.parameters, type):
             return asdict(self.parameters)
         return {}
+
+
+def parameters_model(policy_class: type[Any]) -> type[BaseModel]:
+    """Return a model with the fields of a policy's `Parameters`, for validation and for schemas."""
+    parameters = getattr(policy_class, "Parameters", None)
+    fields: dict[str, Any] = {}
+    if parameters is not None:
+        hints = typing.get_type_hints(parameters, include_extras=True)
+        for field in dataclasses.fields(parameters):
+            default: Any = ... if field.default is dataclasses.MISSING else field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            fields[field.name] = (hints[field.name], default)
+    return create_model(policy_class.__name__, __config__=CONFIG, **fields)
 
 
 class Scenario(ScenarioTables):

@@ -9,10 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, create_model
 
 from sim.coefficients import FullCost, LinearCost, TableCost
-from sim.loading import parameters_model
 from sim.policies import find_policy, policy_names
 from sim.profiles import Profile, loosen_cost, profile_schema
-from sim.scenario import ScenarioTables
+from sim.scenario import ScenarioTables, parameters_model
 
 __all__ = ["profile_schema", "scenario_schema"]
 
