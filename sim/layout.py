@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from sim.cost import Cost
 from sim.errors import InvariantError
-from sim.request import Plan, Request, Work
+from sim.request import Plan, Work, rows_of
 from sim.run import Run
 from sim.units import FOREVER_PS
 from sim.view import View
@@ -66,7 +66,7 @@ class Layout:
         prefills = [[(row.context_tokens, tokens) for row, tokens in w.prefill] for w in works]
         sums = [sum([row.context_tokens for row in w.decode]) for w in works]
         after = [bool(w.prefill) for w in works[-1:]] + [bool(w.prefill) for w in works[:-1]]
-        begin_ps = max([now_ps, *[row.ready_ps for row in _rows(works[0])]])
+        begin_ps = max([now_ps, *[row.ready_ps for row in rows_of(works[0])]])
 
         steady = 1
         if limit > 1:
@@ -74,10 +74,7 @@ class Layout:
             if cost.minds_prefill_before and works[0].decode and first_after != after[0]:
                 limit = min(limit, length)
             steady = min(
-                [
-                    cost.steady_cycles(prefills[j], len(works[j].decode), sums[j])
-                    for j in range(length)
-                ]
+                [self._steady_cycles(works, prefills, sums, steps_before, j) for j in range(length)]
             )
         after[0] = view.last_kind in ("prefill", "mixed") if limit <= length else after[0]
 
@@ -105,6 +102,22 @@ class Layout:
                 return run
         horizon_ps = plan.until_ps if cost.pure else min(plan.until_ps, peek_ps)
         return self._listed(works, steps_before, limit, begin_ps, horizon_ps, price_ps)
+
+    def _steady_cycles(
+        self,
+        works: Sequence[Work],
+        prefills: Sequence[Sequence[tuple[int, int]]],
+        sums: Sequence[int],
+        steps_before: Sequence[int],
+        j: int,
+    ) -> int:
+        """Return for how many cycles position ``j`` stays in arithmetic progression.
+
+        The cost counts repeats in which each row grows by one; in a cycle it grows by its steps.
+        """
+        rows, steps = len(works[j].decode), steps_before[-1]
+        repeats = self.cost.steady_cycles(prefills[j], rows, sums[j] + steps_before[j] * rows)
+        return (repeats - 1) // steps + 1 if rows else repeats
 
     def _limit(
         self, works: Sequence[Work], steps_before: Sequence[int], repeat: int, view: View
@@ -151,9 +164,9 @@ class Layout:
             return max(gap_ps, self.chunk_gap_ps) if works[0].prefill else gap_ps
         if min(growth) < 0:
             return None
-        end_ps, ready = begin_ps, {row: row.ready_ps for work in works for row in _rows(work)}
+        end_ps, ready = begin_ps, {row: row.ready_ps for work in works for row in rows_of(work)}
         for j in [*range(len(first)), *range(len(first))]:
-            if any([ready[row] > end_ps for row in _rows(works[j])]):
+            if any([ready[row] > end_ps for row in rows_of(works[j])]):
                 return None
             end_ps += first[j]
             for row in works[j].decode:
@@ -176,12 +189,12 @@ class Layout:
         begins: list[int] = []
         ends: list[int] = []
         end_ps = begin_ps
-        ready = {row: row.ready_ps for work in works for row in _rows(work)}
+        ready = {row: row.ready_ps for work in works for row in rows_of(work)}
         for k in range(min(limit, BLOCK_CYCLES * length)):
             (cycle, j), start_ps = divmod(k, length), end_ps
             work = works[j]
             if k:
-                instants = [ready[row] for row in _rows(work)]
+                instants = [ready[row] for row in rows_of(work)]
                 start_ps = max(end_ps, *instants)
                 # A cycle of one waits for its own rows; elsewhere others could run meanwhile.
                 free_ps = end_ps if length > 1 else max(end_ps, min(instants))
@@ -198,9 +211,3 @@ class Layout:
             for row, _ in work.prefill:
                 ready[row] = end_ps + self.chunk_gap_ps
         return Run(begins[0], length, len(ends), begins=begins, ends=ends)
-
-
-def _rows(work: Work) -> list[Request]:
-    return [*[row for row, _ in work.prefill], *work.decode]
-
-

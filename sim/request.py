@@ -80,6 +80,11 @@ class Work:
         return "mixed" if self.decode else "prefill"
 
 
+def rows_of(work: Work) -> list[Request]:
+    """Return all requests of a work, prefill rows first."""
+    return [*[row for row, _ in work.prefill], *work.decode]
+
+
 @dataclass(slots=True)
 class Plan:
     """What to do now, and for how long to go on doing it.

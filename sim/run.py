@@ -1,4 +1,4 @@
-"""A run: works of one repeated cycle whose instants are known ahead, in closed form or as a list."""
+"""A run: works of one repeated cycle, their instants known ahead, in closed form or as a list."""
 
 from __future__ import annotations
 

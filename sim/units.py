@@ -12,7 +12,7 @@ FOREVER_PS = 1 << 80
 
 
 def to_ps(seconds: float) -> int:
-    """Return whole picoseconds: the only rounding of time, for coefficients and inputs, never sums."""
+    """Return whole picoseconds: the only rounding, for coefficients and inputs, never sums."""
     return round(seconds * PS_PER_S)
 
 

@@ -15,6 +15,7 @@ from sim.engine import Engine
 from sim.errors import DeadlockError
 from sim.kv import KvStore
 from sim.layout import Layout
+from sim.ledger import Ledger
 from sim.lock import RawLock
 from sim.policies import Policy
 from sim.recorder import Observer
@@ -96,17 +97,15 @@ class World:
         self.draws: dict[str, Any] = {}
         """The drawn workload, by client and agent: the same under every policy."""
         capacity = options.kv_capacity_tokens
-        engine_class = AuditedEngine if audit else Engine
-        self.engine = engine_class(
-            self.env,
-            policy,
+        layout = Layout(
             cost,
-            Layout(
-                cost,
-                to_ps(options.host_gap_s),
-                to_ps(options.chunk_gap_s),
-                options.continued_interval_tokens,
-            ),
+            to_ps(options.host_gap_s),
+            to_ps(options.chunk_gap_s),
+            options.continued_interval_tokens,
+        )
+        ledger = Ledger(
+            policy,
+            layout,
             RawLock(options.barging_probability, self.stream("engine/lock")),
             View(
                 kv_free_tokens=FOREVER_PS if capacity is None else capacity,
@@ -116,7 +115,10 @@ class World:
             observer,
             token_from_prefill=options.first_token == "prefill",
             save_ps=self._save_ps,
-            fast_forward=fast_forward,
+        )
+        engine_class = AuditedEngine if audit else Engine
+        self.engine = engine_class(
+            self.env, policy, cost, layout, ledger, fast_forward=fast_forward
         )
         self._open: dict[int, Request] = {}
         self._request_count = 0

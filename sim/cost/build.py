@@ -12,7 +12,8 @@ from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, LinearCost
 from sim.cost.table import Grid, TableCost
 from sim.experts.routing import Routing, build_routing
-from sim.coefficients_placeholder
+from sim.profiles import Profile
+from sim.settings import EngineSettings
 
 _BATCHED_SHARE = {"native": 1.0, "serial": 0.0}
 
@@ -48,6 +49,7 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
             expert_s=model.expert_s,
             rows_half=model.expert_rows_half or 0.0,
         )
+    model_form = model.expert_form if isinstance(model, FullCost) else "none"
     has_term = not isinstance(term, NoExpertTerm)
     return LinearCost(
         coefficients,
@@ -55,7 +57,8 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
         _BATCHED_SHARE.get(engine.decode_batching, engine.decode_batched_share),
         engine.gpu_sharing == "fused",
         term.chunk_ps if has_term else None,
-        term.step_ps if has_term else None,
+        # Rows of a decode step are in its coefficients; bytes of experts are not.
+        term.step_ps if model_form == "union" else None,
     )
 
 

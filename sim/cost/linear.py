@@ -20,9 +20,8 @@ class Coefficients:
     prefill_knee_tokens) prefill_knee_token_s + n (C + n / 2) prefill_context_s``. A decode step of
     B rows costs ``decode_step_s + B decode_row_s + sum(C) decode_context_s``.
 
-    The saturating extra cost of small launches is the one form that explains the six cycles of an
-    M3 Ultra at quanta 128 ... 8192 within 2.3 % (calibration/data/prefill_runs.csv); bytes of
-    distinct experts alone leave 14 %.
+    The knee is one way to say that small launches waste the GPU; the expert terms of
+    ``sim.cost.expert_term`` are others.
     """
 
     prefill_chunk_s: float = 0.0
@@ -94,9 +93,7 @@ class LinearCost:
         """Return the tokens of each launch."""
         return self.cut.sizes(context, tokens)
 
-    def steady_cycles(
-        self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int
-    ) -> int:
+    def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int) -> int:
         """Return how many repeats are an arithmetic progression: until the cuts change."""
         if self.cut.cap_tokens is None or not prefill:
             return FOREVER_PS

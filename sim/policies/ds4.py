@@ -1,4 +1,4 @@
-"""ds4-server: slots, round robin over prefilling slots, quanta, and decode batches that block prefill.
+"""ds4-server: slots, round robin over prefilling slots, quanta, decode batches that block prefill.
 
 Rules from ``ds4_server.c`` (public fork of August 2026 and a fork of September 2026, commit
 19b13c4c); section numbers are those of our notes on it.
@@ -76,7 +76,8 @@ class Ds4:
             if now_ps < deadline_ps:
                 return Plan(until_ps=deadline_ps)
             return Plan([Work(decode=ready)], repeat=1)
-        late_ps = min([row.ready_ps for row in prompts if row.ready_ps > now_ps], default=FOREVER_PS)
+        late = [row.ready_ps for row in prompts if row.ready_ps > now_ps]
+        late_ps = min(late, default=FOREVER_PS)
         prompts = self._turns([row for row in prompts if row.ready_ps <= now_ps], view)
         if not ready and decoding:
             if self.parameters.decode_reservation and view.last_kind == "prefill":

@@ -1,0 +1,121 @@
+"""From a scenario and a seed to results: nothing else determines a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from sim.clients import make_client
+from sim.cost.build import build_cost
+from sim.errors import InputError, Problem
+from sim.kv import KvStore
+from sim.policies import find_policy
+from sim.recorder import Recorder, SummaryRecorder
+from sim.results import Results
+from sim.scenario import Scenario
+from sim.world import EngineOptions, World
+
+if TYPE_CHECKING:
+    from simpy import Event
+
+
+def simulate(
+    scenario: Scenario,
+    seed: int | None = None,
+    *,
+    replication: int = 0,
+    recording: Literal["full", "summary"] = "full",
+    fast_forward: bool = True,
+    audit: bool = False,
+) -> Results:
+    """Simulate one run.
+
+    Parameters
+    ----------
+    scenario
+        What to simulate.
+    seed
+        Seed of every random stream; the scenario's own when not given.
+    replication
+        Index of the replication: the same seed, other random numbers.
+    recording
+        ``full`` keeps every work and token; ``summary`` only what the metrics need.
+    fast_forward
+        Off: one work at a time, with the same instants.
+    audit
+        Check at every boundary that the policy keeps the promises of its plans.
+
+    Raises
+    ------
+    InputError
+        The scenario asks for something that its policy cannot do.
+    DeadlockError
+        Requests are left and nothing can run.
+    """
+    engine = scenario.engine
+    recorder = (Recorder if recording == "full" else SummaryRecorder)(
+        first_token=engine.first_token,
+        prefill_cap_tokens=engine.prefill_cap_tokens,
+        launch_cut=engine.launch_cut,
+        warm_up_s=scenario.warm_up_s,
+    )
+    policy_class = find_policy(scenario.policy.kind)
+    _check_policy(scenario, policy_class)
+    world = World(
+        policy_class(scenario.policy.parameters),
+        build_cost(scenario.profile, engine),
+        engine_options(scenario),
+        recorder,
+        kv=KvStore(
+            partial_reuse=scenario.kv.partial_reuse, shared_prefix=scenario.kv.shared_prefix
+        ),
+        seed=scenario.seed if seed is None else seed,
+        replication=replication,
+        fast_forward=fast_forward,
+        audit=audit,
+        submit_until_s=scenario.submit_until_s,
+    )
+    finite: list[Event] = []
+    for model in scenario.clients:
+        done = make_client(model).start(world)
+        if done is not None:
+            finite.append(done)
+    world.run(finite)
+    results = recorder.results()
+    results.counts = {
+        "decide_count": world.engine.decide_count,
+        "run_count": world.engine.run_count,
+        "work_count": world.engine.work_count,
+    }
+    results.draws = world.draws
+    return results
+
+
+def engine_options(scenario: Scenario) -> EngineOptions:
+    """Return the facts of the engine that a scenario and its profile state."""
+    engine, kv = scenario.engine, scenario.kv
+    return EngineOptions(
+        first_token=engine.first_token,
+        slot_count=engine.slot_count or 0,
+        prefill_cap_tokens=engine.prefill_cap_tokens,
+        host_gap_s=engine.host_gap_s,
+        chunk_gap_s=engine.chunk_gap_s,
+        barging_probability=engine.barging_probability if engine.lock == "barging" else 0.0,
+        kv_capacity_tokens=kv.capacity_tokens,
+        slot_context_tokens=kv.slot_context_tokens,
+        continued_interval_tokens=kv.continued_interval_tokens or 0,
+        save_s=kv.save_s,
+        save_token_s=kv.save_token_s,
+    )
+
+
+def _check_policy(scenario: Scenario, policy_class: type) -> None:
+    """Refuse settings that a policy would silently ignore."""
+    kind, problems = scenario.policy.kind, []
+    if scenario.kv.capacity_tokens and not getattr(policy_class, "manages_memory", False):
+        message = f"policy {kind} does not manage memory; leave the key out or use budget"
+        problems.append(Problem(scenario.path, "kv.capacity_tokens", message))
+    if getattr(policy_class, "needs_slots", False) and not scenario.engine.slot_count:
+        message = f"policy {kind} needs a number of slots (--batched-session), for instance 6"
+        problems.append(Problem(scenario.path, "engine.slot_count", message))
+    if problems:
+        raise InputError(*problems)
