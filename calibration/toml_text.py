@@ -17,7 +17,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
 
 def _table_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     values = {key: value for key, value in table.items() if not _is_table(value)}
-    if path and values:
+    if path and (values or not table):
         yield ""
         yield f"[{'.'.join(path)}]"
     for key, value in values.items():
