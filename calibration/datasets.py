@@ -24,17 +24,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from sim.documents import read_text
 from sim.errors import InputError, Problem
 
 ROLES = ("fit", "validate", "contradicted")
 """A ``fit`` row enters a fit; ``validate`` and ``contradicted`` (by another source) never do."""
 
-MOST_FILE_BYTES = 50_000_000
 MOST_PROBLEMS = 20
 
 Parse = Callable[[str], Any]
@@ -194,20 +195,13 @@ def read_file(path: Path) -> pd.DataFrame:
 
 
 def _lines(path: Path, source: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(StringIO(read_text(path, source)), strict=True)
     try:
-        if path.stat().st_size > MOST_FILE_BYTES:
-            message = f"larger than {MOST_FILE_BYTES / 1e6:.0f} MB; no measurement file is"
-            raise InputError(Problem(source, "", message))
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            for cells in reader:
-                yield reader.line_num, cells
-    except OSError as error:
-        raise InputError(Problem(source, "", error.strerror or str(error))) from None
-    except UnicodeDecodeError:
-        raise InputError(Problem(source, "", "not a text file in UTF-8")) from None
+        for cells in reader:
+            yield reader.line_num, cells
     except csv.Error as error:
-        raise InputError(Problem(source, "", f"not a CSV file: {error}")) from None
+        message = f"not a CSV file: {error}"
+        raise InputError(Problem(source, "", message, reader.line_num)) from None
 
 
 def _layout(source: str, header: Sequence[str]) -> tuple[Column, ...]:
