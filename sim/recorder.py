@@ -158,9 +158,11 @@ class SummaryRecorder:
     def admitted(self, request: Request) -> None:
         """Note what the request has left to prefill, and the end of a preemption."""
         key = request.request_id
-        self._entries.append((None, (request.left_tokens, request.context_tokens), request))
-        if key in self._preempted:
+        again = key in self._preempted
+        if again:
             self._preempted.pop(key)[2] = self._now_ps()
+        left = request.left_tokens, request.context_tokens, again and request.generated_tokens > 0
+        self._entries.append((None, left, request))
 
     def preempted(self, request: Request) -> None:
         """Note when, and the tokens lost."""

@@ -24,7 +24,7 @@ KINDS = ("prefill", "decode", "mixed")
 """Kinds of work, by code."""
 
 Entry = tuple[Run | None, Any, Any]
-"""(run, count, works), or for an admission (None, (left tokens, context tokens), request)."""
+"""(run, count, works); for an admission (None, (left tokens, context, prefills again), request)."""
 
 
 @dataclass(slots=True)
@@ -113,9 +113,10 @@ class Flattener:
 
         for run, count, works in _uniform(entries):
             if run is None:
-                left[works.request_id] = count
-                if works.generated_tokens and works.first_token_ps >= 0 and count[0]:
-                    again[works.request_id] = -1
+                *rest_and_context, is_again = count
+                left[works.request_id] = tuple(rest_and_context)
+                if is_again:
+                    again.setdefault(works.request_id, -1)
                 continue
             length, index = run.length, len(run_begin)
             run_begin.append(run.begin_ps)

@@ -16,6 +16,9 @@ QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 NAN = float("nan")
 
+ROUNDING_S = 1e-9
+"""More than the rounding error of a difference of instants in seconds."""
+
 
 def distribution(values: Floats) -> dict[str, float]:
     """Return mean, p50, p90, p95, p99, max and count of the values that are not missing.
@@ -67,7 +70,9 @@ def gap_metrics(
     if results.has("tokens"):
         gaps = token_gaps(results, kept)
         itl = distribution(gaps)
-        stalls, zeros = int((gaps > stall_threshold_s).sum()), int((gaps == 0).sum())
+        # Differences of seconds are off by rounding: a gap of the threshold is no stall.
+        stalls = int((gaps > stall_threshold_s + ROUNDING_S).sum())
+        zeros = int((gaps == 0).sum())
     else:
         itl, stalls, zeros = _from_bins(results, mask, kept, stall_threshold_s, warm_up_s)
     return {
