@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.block import KINDS, Block, Ints
 from sim.digest import NEVER_PS, STATUSES, Digest
 from sim.errors import InvariantError
 from sim.recorder import REQUEST_FIELDS, SummaryRecorder
 from sim.results import Results, Table
-from sim.spans import KINDS, Block, Ints
 from sim.units import PS_PER_S
 
 

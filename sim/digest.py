@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.block import KINDS, Block, Ints
 from sim.request import Request
-from sim.spans import KINDS, Block, Ints
 from sim.units import FOREVER_PS, PS_PER_S
 
 BIN_RATIO = 1.0198

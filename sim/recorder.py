@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from sim.block import Block, Ints
 from sim.digest import STATUSES, Digest, Names, is_endless
 from sim.request import Job, Request, Work
 from sim.run import Run
-from sim.spans import Block, Entry, Flattener, Ints
+from sim.spans import Entry, Flattener
 from sim.units import to_ps
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ summary recording lacks (works, rows, tokens) are absent: `Results.has` tells.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.atomic import replacing
 from sim.columns import COLUMNS, TABLES, Column
-from sim.errors import InputError, Problem
 from sim.steps import StepFunction, step_function
 
 if TYPE_CHECKING:
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "Column", "Results", "Table"]
 
 Table = dict[str, NDArray[Any]]
-
-METADATA_KEY = b"moesim"
 
 
 class Results:
@@ -207,39 +202,9 @@ class Results:
 
         The manifest, units and meanings are in the metadata of each file.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        from sim.result_files import write
 
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        written = []
-        for name in self._tables:
-            arrays = {
-                column: pa.array(values, pa.int64(), from_pandas=True)
-                if TABLES[name][column].dtype == "Int64"
-                else pa.array(values, _ARROW[TABLES[name][column].dtype])
-                for column, values in self.table(name).items()
-            }
-            schema = pa.schema(
-                [
-                    pa.field(
-                        column,
-                        array.type,
-                        metadata={
-                            "unit": TABLES[name][column].unit,
-                            "meaning": TABLES[name][column].meaning,
-                        },
-                    )
-                    for column, array in arrays.items()
-                ],
-                metadata={METADATA_KEY: self._metadata()},
-            )
-            table = pa.Table.from_arrays(list(arrays.values()), schema=schema)
-            path = folder / f"{name}.parquet"
-            with replacing(path) as part:
-                pq.write_table(table, part)
-            written.append(path)
-        return written
+        return write(self, Path(directory))
 
     @classmethod
     def from_parquet(cls, directory: str | Path) -> Results:
@@ -250,46 +215,14 @@ class Results:
         InputError
             There is no ``requests.parquet``, or a file is not one of ours.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        from sim.result_files import read
 
-        folder = Path(directory)
-        tables: dict[str, Table | Callable[[], Table]] = {}
-        metadata: dict[str, Any] = {}
-        for name, columns in TABLES.items():
-            path = folder / f"{name}.parquet"
-            if not path.exists():
-                continue
-            try:
-                read = pq.read_table(path)
-                metadata = json.loads((read.schema.metadata or {})[METADATA_KEY])
-                tables[name] = {
-                    column: _typed(read[column].to_numpy(), declared.dtype)
-                    for column, declared in columns.items()
-                }
-            except (pa.ArrowInvalid, KeyError, ValueError) as error:
-                message = f"not a file that moesim wrote ({error})"
-                raise InputError(Problem(str(path), "", message)) from error
-        if "requests" not in tables:
-            raise InputError(Problem(str(folder), "", "there is no requests.parquet"))
-        streams = {int(key): np.array(row) for key, row in metadata.pop("stream_tokens").items()}
-        manifest, seed = metadata.pop("manifest"), metadata.pop("seed")
-        results = cls(tables, **metadata, stream_tokens=streams)
-        results.manifest, results.seed = manifest, seed
-        return results
+        return read(Path(directory))
 
-    def _metadata(self) -> bytes:
-        return json.dumps(
-            {
-                "manifest": self.manifest,
-                "seed": self.seed,
-                "end_s": self.end_s,
-                "warm_up_s": self.warm_up_s,
-                "stall_threshold_s": self.stall_threshold_s,
-                "stream_tokens": {key: row.tolist() for key, row in self.stream_tokens.items()},
-            },
-            sort_keys=True,
-        ).encode()
+    @property
+    def table_names(self) -> list[str]:
+        """Names of the tables that were recorded."""
+        return list(self._tables)
 
     def _last_instant_s(self) -> float:
         r = self.table("requests")
@@ -297,11 +230,10 @@ class Results:
         return float(np.nanmax(instants)) if np.isfinite(instants).any() else 0.0
 
 
-_ARROW = {"float64": "float64", "int64": "int64", "str": "string"}
 _EMPTY: dict[str, Any] = {"float64": np.nan, "int64": 0, "Int64": np.nan, "str": ""}
 
 
-def _typed(values: Any, dtype: str) -> NDArray[Any]:
+def typed(values: Any, dtype: str) -> NDArray[Any]:
     """Return values as an array of a declared dtype; ``Int64`` is kept as floats."""
     if dtype == "str":
         return np.array(list(values), dtype=object)
@@ -320,7 +252,7 @@ def _complete(name: str, columns: Mapping[str, Any]) -> Table:
         raise ValueError(f"columns of {name} differ in length: {sorted(sizes)}")
     size = sizes.pop() if sizes else 0
     return {
-        column: _typed(columns.get(column, [_EMPTY[declared.dtype]] * size), declared.dtype)
+        column: typed(columns.get(column, [_EMPTY[declared.dtype]] * size), declared.dtype)
         for column, declared in TABLES[name].items()
     }
 
