@@ -1,4 +1,4 @@
-"""The honesty audit: does a policy keep the promise of its plans?
+"""The honesty audit: a check that a policy keeps the promises of its plans.
 
 The audited engine lays runs out as usual but executes one work at a time, and asks the policy again
 at every boundary inside the run. The first answer that differs from the promise is an error.
@@ -6,46 +6,54 @@ at every boundary inside the run. The first answer that differs from the promise
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sim.engine import Engine
 from sim.errors import InvariantError
 from sim.request import Plan, Work
 
 
 class AuditedEngine(Engine):
-    """An engine that checks every promise; same instants, many more decisions."""
+    """An engine that checks every promise; same instants, many more decisions.
 
-    _promised: list[Work] = []
+    A cost with state gives no promises to check: its runs are priced as they are executed.
+    """
+
+    _promise: tuple[tuple[int, Work], ...] = ()
+    """Start and work of what the plan promised next."""
 
     def poke(self) -> None:
-        """Something happened that ends the promise."""
-        self._promised = []
+        """Something happened: the promise ends."""
+        self._promise = ()
         super().poke()
 
+    def _ask(self) -> Plan:
+        plan = super()._ask()
+        if self._promise:
+            begin_ps, work = self._promise[0]
+            if plan.admit or plan.preempt:
+                self._broken(work, f"it books (admits {len(plan.admit)}, preempts {plan.preempt})")
+            if plan.cycle and _shape(plan.cycle[0]) != _shape(work):
+                self._broken(work, f"it asks for {_shape(plan.cycle[0])}")
+            if not plan.cycle and self.view.now_ps >= begin_ps:
+                self._broken(work, "it waits")
+        return plan
+
     def _start_works(self, plan: Plan) -> None:
-        expected, self._promised = self._promised, []
-        if expected:
-            self._compare(expected[0], plan)
+        promise, self._promise = self._promise[1:], ()
         super()._start_works(plan)
-        run = getattr(self._span, "run", None)
-        if run is None:
+        run, works = getattr(self._span, "run", None), getattr(self._span, "works", ())
+        if run is None or not self.cost.pure:
             return
-        works: Sequence[Work] = self._span.works  # type: ignore[union-attr]
-        promised = [works[k % run.length] for k in range(1, run.count)]
-        self._promised = expected[1:] if len(expected) > 1 else promised
+        fresh = tuple((run.work_begin_ps(k), works[k % run.length]) for k in range(1, run.count))
+        self._promise = promise or fresh
         if run.count > 1:
             run.count = 1
             self._sleep(run.end_ps(1), self._span)  # type: ignore[arg-type]
 
-    def _compare(self, expected: Work, plan: Plan) -> None:
-        asked = plan.cycle[0]
-        if _shape(asked) != _shape(expected) or plan.admit or plan.preempt:
-            raise InvariantError(
-                f"the policy broke the promise of its plan: promised {_shape(expected)}, "
-                f"now asks for {_shape(asked)} (admits {len(plan.admit)}, preempts "
-                f"{len(plan.preempt)}): {self.state()}"
-            )
+    def _broken(self, work: Work, what: str) -> None:
+        raise InvariantError(
+            f"the policy broke the promise of its plan: promised {_shape(work)}, now {what}: "
+            f"{self.state()}"
+        )
 
 
 def _shape(work: Work) -> tuple[object, ...]:

@@ -102,7 +102,7 @@ class Engine:
     # -- the loop ----------------------------------------------------------------------------
 
     def _boundary(self, alarm: simpy.Event) -> None:
-        """A span ends: apply it, let clients react, choose the next."""
+        """Apply the span that ends, let clients react, choose the next."""
         if alarm is not self._alarm:  # a poke has cut that span; its end is another alarm
             return
         span, self._span = self._span, None
@@ -124,8 +124,7 @@ class Engine:
         for _ in range(FRUITLESS_LIMIT):
             if self.lock.wins():
                 return self._start_job()
-            self.decide_count += 1
-            plan = self.policy.decide(view)
+            plan = self._ask()
             if plan.admit or plan.preempt:
                 self.ledger.book(plan)
             if plan.cycle:
@@ -136,6 +135,10 @@ class Engine:
                 ready = [row.ready_ps for row in view.running if row.ready_ps > now_ps]
                 return self._sleep(min([plan.until_ps, *ready]), _IDLE)
         raise DeadlockError(f"the policy books for ever and runs nothing: {self.state()}")
+
+    def _ask(self) -> Plan:
+        self.decide_count += 1
+        return self.policy.decide(self.view)
 
     def _start_works(self, plan: Plan) -> None:
         """Lay the plan out and sleep until its run ends."""
@@ -157,7 +160,7 @@ class Engine:
         self._sleep(job.begin_ps + job.duration_ps, _Job(job))
 
     def _sleep(self, until_ps: int, span: Span) -> None:
-        """The only place where simulated time passes: idle, in works, or in a job."""
+        """Let simulated time pass, here and nowhere else: idle, in works, or in a job."""
         self._span, self._alarm = span, None
         if until_ps < FOREVER_PS:
             self._alarm = alarm = At(self.env, until_ps)

@@ -19,6 +19,9 @@ from sim.view import View
 BLOCK_CYCLES = 64
 """Longest run that is laid out as a list, in cycles."""
 
+LONGEST_WORKS = 1 << 40
+"""Longest run in closed form: asking the policy again is harmless."""
+
 
 class Layout:
     """Turns plans into runs for one engine.
@@ -124,7 +127,7 @@ class Layout:
     ) -> int:
         """Return the number of works up to the first that changes what the policy sees."""
         length, growth, every = len(works), 0, self.save_tokens
-        limit = repeat * length
+        limit = min(repeat * length, LONGEST_WORKS)
         for j, work in enumerate(works):
             for row, tokens in work.prefill:
                 if not 0 < tokens <= row.left_tokens:

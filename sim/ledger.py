@@ -70,7 +70,10 @@ class Ledger:
             view.waiting.insert(0, row)
             view.kv_free_tokens += row.context_tokens
             row.recomputed_tokens += row.context_tokens
-            row.left_tokens, row.context_tokens = row.left_tokens + row.context_tokens, 0
+            # The token sampled last was never fed; it is part of the prompt now.
+            sampled = 1 if row.generated_tokens and self.token_from_prefill else 0
+            row.left_tokens += row.context_tokens + sampled
+            row.context_tokens = 0
             row.status = "waiting"
             self.observer.preempted(row)
         for index, row in enumerate(plan.admit):
@@ -97,6 +100,8 @@ class Ledger:
         """
         view, count, length = self.view, run.count, run.length
         cycles, rest = divmod(count, length)
+        # All decode works of a cycle have the same rows: their first token is that of the first.
+        first_step = next((j for j in range(length) if works[j].decode), 0)
         for j in [*range(rest, length), *range(rest)] if cycles else range(rest):
             work, times = works[j], cycles + (j < rest)
             last = (times - 1) * length + j
@@ -106,7 +111,7 @@ class Ledger:
             if work.decode:
                 view.last_decode_end_ps = end_ps
                 view.kv_free_tokens -= times * len(work.decode)
-                first_ps = run.end_ps(j + 1)
+                first_ps = run.end_ps(first_step + 1)
                 for row in work.decode:
                     row.context_tokens += times
                     self._emit(row, times, first_ps, end_ps)

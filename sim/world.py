@@ -188,9 +188,10 @@ class World:
             _gaps_ps=gaps_ps,
         )
         self._request_count += 1
+        unfed = 1 if self.options.first_token == "prefill" else 0  # the token sampled last
         if output_tokens >= FOREVER_PS and self._limit_tokens is not None:
-            request._output_left = max(1, self._limit_tokens - prompt_tokens)
-        need = prompt_tokens + request._output_left - 1
+            request._output_left = max(1, self._limit_tokens - prompt_tokens + unfed)
+        need = prompt_tokens + request._output_left - unfed
         if self._limit_tokens is not None and need > self._limit_tokens:
             self._reject(request, on_finish)
             return request

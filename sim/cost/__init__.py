@@ -46,9 +46,7 @@ class Cost(Protocol):
         """
         ...
 
-    def steady_cycles(
-        self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int
-    ) -> int:
+    def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int) -> int:
         """Return how many repeats of a work have durations in arithmetic progression.
 
         Each repeat starts where the last ended: prefill contexts grow by their tokens, each decode

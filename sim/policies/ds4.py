@@ -82,13 +82,13 @@ class Ds4:
         if not ready and decoding:
             if self.parameters.decode_reservation and view.last_kind == "prefill":
                 return Plan()
-            return Plan([self._quantum(row, row.claim) for row in prompts[:1]], repeat=1)
+            prompts = prompts[:1]
         repeat, quanta = FOREVER_PS, [self.claim(row, view) for row in prompts]
         if self.parameters.stale_quantum and quanta != (old := [row.claim for row in prompts]):
             repeat, quanta = 1, old  # each is used once, then read again
         chunks = [self._quantum(*turn) for turn in zip(prompts, quanta, strict=True)]
         if not ready:
-            return Plan(chunks, repeat, late_ps)
+            return Plan(chunks, 1 if decoding else repeat, late_ps)
         step = Work(decode=ready, patience_ps=self._coalesce_ps)
         cycle = [work for chunk in chunks for work in (step, chunk)] or [step]
         return Plan(cycle, repeat, late_ps)
