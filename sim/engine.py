@@ -152,7 +152,7 @@ class Engine:
         peek_ps = self.env.peek()
         run = self.layout.run(works, plan, self.view, peek_ps, single)
         self._guard(works, peek_ps)
-        return self._sleep(run.end_ps(run.count), _Works(run, works))
+        return self._sleep(run.end_ps(run.count), _Works(run, works[: run.length]))
 
     def _start_job(self) -> None:
         job = self.lock.jobs.popleft()
