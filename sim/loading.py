@@ -229,7 +229,12 @@ class _Loading:
             return ScenarioTables.model_validate(frozen(data), context=context)
         except ValidationError as error:
             self.problems += problems_of(
-                error, ScenarioTables, self.document, data=data, origin=self._origin
+                error,
+                ScenarioTables,
+                self.document,
+                data=data,
+                origin=self._origin,
+                also=("profile", "policy"),
             )
             return None
 

@@ -36,6 +36,8 @@ LATER: dict[Key, str] = {
 }
 """Keys of later versions."""
 
+_BARE = re.compile(r"[\w-]+")
+
 _UNITS = {
     "_ms": ("_s", "seconds: divide by 1,000"),
     "_us": ("_s", "seconds: divide by 1,000,000"),
@@ -58,6 +60,7 @@ def problems_of(
     prefix: Key = (),
     data: Any = None,
     origin: Callable[[Key], str | None] = lambda key: None,
+    also: Iterable[str] = (),
 ) -> list[Problem]:
     """Return one problem for each key that is wrong, in the order of the file.
 
@@ -75,11 +78,13 @@ def problems_of(
         That table; the whole document when None.
     origin
         Returns the option that set a key, None if the file did.
+    also
+        Keys of the table that are known elsewhere.
     """
     data = document.data if data is None else data
     found: dict[Key, list[str]] = {}
     for detail in error.errors(include_url=False):
-        key, message = _explain(detail, model, data)
+        key, message = _explain(detail, model, data, also)
         messages = found.setdefault(key, [])
         if message not in messages:
             messages.append(message)
@@ -104,7 +109,8 @@ def problem(
 
 def show(key: Key) -> str:
     """Return a key path as a reader writes it: ``clients[0].count``."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
+    words = [part if isinstance(part, int) or _BARE.fullmatch(part) else repr(part) for part in key]
+    text = "".join(f"[{word}]" if isinstance(word, int) else f".{word}" for word in words)
     return text.removeprefix(".")[:300]
 
 
@@ -118,7 +124,9 @@ def _joined(messages: list[str]) -> str:
     return "; ".join(clearest or messages)
 
 
-def _explain(detail: ErrorDetails, model: type[BaseModel], data: Any) -> tuple[Key, str]:
+def _explain(
+    detail: ErrorDetails, model: type[BaseModel], data: Any, also: Iterable[str]
+) -> tuple[Key, str]:
     kind, got = detail["type"], short(detail["input"])
     context = detail.get("ctx") or {}
     key = _key_in(detail["loc"], data, kind)
@@ -126,8 +134,8 @@ def _explain(detail: ErrorDetails, model: type[BaseModel], data: Any) -> tuple[K
         return key, "missing"
     if kind == "extra_forbidden":
         known = _fields_at(model, detail["loc"][:-1])
-        if len(key) < len(detail["loc"]):  # the flat form of a profile
-            known = list(dict.fromkeys([*known, *(model.model_fields if len(key) == 1 else ())]))
+        if len(key) == 1:  # in the flat form of a profile, the keys of its cost are known too
+            known = list(dict.fromkeys([*known, *model.model_fields, *also]))
         return key, _unknown(key, known)
     if kind == "union_tag_not_found":
         return (*key, context["discriminator"].strip("'")), "missing"
@@ -207,7 +215,7 @@ def _unknown(key: Key, known: list[str]) -> str:
         right = plain.removesuffix(ending) + unit
         if plain.endswith(ending) and right in known:
             return f"unknown key. Did you mean {right}? It is in {advice}"
-    longer = [other for other in known if other.startswith(f"{plain}_")]
+    longer = [other for other in known if other.startswith((f"{plain}_", f"{plain.rstrip('s')}_"))]
     if len(longer) == 1:
         return f"unknown key. Did you mean {longer[0]}?"
     hint = did_you_mean(plain, known)
