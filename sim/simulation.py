@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sim.clients import make_client
 from sim.cost.build import build_cost
-from sim.errors import InputError, Problem
 from sim.kv import KvStore
-from sim.policies import find_policy
 from sim.recorder import Recorder, SummaryRecorder
 from sim.results import Results
 from sim.scenario import Scenario
@@ -47,7 +45,7 @@ def simulate(
     Raises
     ------
     InputError
-        The scenario asks for something that its policy cannot do.
+        A file that the scenario names (a replay) is wrong.
     DeadlockError
         Requests are left and nothing can run.
     """
@@ -58,10 +56,8 @@ def simulate(
         launch_cut=engine.launch_cut,
         warm_up_s=scenario.warm_up_s,
     )
-    policy_class = find_policy(scenario.policy.kind)
-    _check_policy(scenario, policy_class)
     world = World(
-        policy_class(scenario.policy.parameters),
+        scenario.policy.build(),
         build_cost(scenario.profile, engine),
         engine_options(scenario),
         recorder,
@@ -106,16 +102,3 @@ def engine_options(scenario: Scenario) -> EngineOptions:
         save_s=kv.save_s,
         save_token_s=kv.save_token_s,
     )
-
-
-def _check_policy(scenario: Scenario, policy_class: type) -> None:
-    """Refuse settings that a policy would silently ignore."""
-    kind, problems = scenario.policy.kind, []
-    if scenario.kv.capacity_tokens and not getattr(policy_class, "manages_memory", False):
-        message = f"policy {kind} does not manage memory; leave the key out or use budget"
-        problems.append(Problem(scenario.path, "kv.capacity_tokens", message))
-    if getattr(policy_class, "needs_slots", False) and not scenario.engine.slot_count:
-        message = f"policy {kind} needs a number of slots (--batched-session), for instance 6"
-        problems.append(Problem(scenario.path, "engine.slot_count", message))
-    if problems:
-        raise InputError(*problems)

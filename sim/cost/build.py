@@ -48,6 +48,7 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
             _routing(profile) if model.expert_form != "none" else None,
             expert_s=model.expert_s,
             rows_half=model.expert_rows_half or 0.0,
+            rho=profile.routing.rho,
         )
     model_form = model.expert_form if isinstance(model, FullCost) else "none"
     has_term = not isinstance(term, NoExpertTerm)
