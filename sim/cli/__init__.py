@@ -1,0 +1,141 @@
+"""The command line. Start-up imports click alone; each command imports what it needs when it runs.
+
+Built-in commands are listed here; further ones come from the entry-point group
+``moesim.commands``, whose modules should import click alone, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+GROUP = "moesim.commands"
+COMMANDS = {
+    "run": "sim.cli.run:run",
+    "compare": "sim.cli.compare:compare",
+    "policies": "sim.cli.lists:policies",
+    "profiles": "sim.cli.lists:profiles",
+    "scenarios": "sim.cli.lists:scenarios",
+    "metrics": "sim.cli.lists:metrics",
+    "schema": "sim.cli.lists:schema",
+}
+
+INTERRUPTED, BAD_INPUT, BUG = 130, 2, 70
+"""Exit codes; 1 is left to comparisons that fail."""
+
+
+class Commands(click.Group):
+    """The commands, found by name and imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names: the built-in ones in order of use, then those of other packages."""
+        others = {entry.name for entry in entry_points(group=GROUP)} - set(COMMANDS)
+        return [*COMMANDS, *sorted(others)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None if there is none of that name."""
+        value = COMMANDS.get(cmd_name)
+        found = [
+            *([EntryPoint(cmd_name, value, GROUP)] if value else []),
+            *entry_points(group=GROUP, name=cmd_name),
+        ]
+        if not found:
+            return None
+        command: click.Command = found[0].load()
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of that name."""
+        name = args[0] if args else ""
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else " 'moesim --help' lists them."
+            raise click.UsageError(f"no command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command, and end with one message and an exit code where it cannot."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        code = self._guarded(args, prog_name, complete_var, extra)
+        sys.exit(code)
+
+    def _guarded(
+        self,
+        args: Sequence[str] | None,
+        prog_name: str | None,
+        complete_var: str | None,
+        extra: dict[str, Any],
+    ) -> int:
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+            return code if isinstance(code, int) else 0
+        except (KeyboardInterrupt, click.Abort):
+            _say("interrupted; finished files are kept, nothing half-written")
+            return INTERRUPTED
+        except click.ClickException as error:
+            _say(f"error: {error.format_message()}")
+            return BAD_INPUT
+        except BrokenPipeError:
+            # The reader (`| head`) has left; Python would complain again when it closes stdout.
+            import os
+
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except Exception as error:
+            message, code = _explained(error)
+            if not code:
+                raise
+            _say(message)
+            return code
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """Return message and exit code of an error raised on purpose, code 0 for any other."""
+    from sim.errors import DeadlockError, InputError, InvariantError
+
+    if isinstance(error, InputError):
+        return "\n".join(f"error: {problem}" for problem in error.problems), BAD_INPUT
+    if isinstance(error, DeadlockError):
+        return f"error: the scenario can never finish: {error}", BAD_INPUT
+    if isinstance(error, InvariantError):
+        ask = "This is a fault of moesim or of a policy: please report it with scenario and seed."
+        return f"error: {error}\n{ask}", BUG
+    return "", 0
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="moesim", message="moesim %(version)s")
+def cli() -> None:
+    r"""Simulate the scheduler of an LLM server: what a setting costs and what it buys.
+
+    \b
+    Example:
+      moesim run three-agents
+      moesim compare three-agents --with policy.mixed_quantum_tokens=128,2048
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    cli(prog_name="moesim")

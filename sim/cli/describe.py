@@ -1,0 +1,86 @@
+"""Policies and profiles in words, from the docstrings and tables that define them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from itertools import pairwise
+from typing import Any
+
+from sim.policies import find_policy
+from sim.profiles import Profile
+
+
+def first_sentence(documented: type[Any]) -> str:
+    """Return the first line of a docstring."""
+    return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+def describe_policy(kind: str) -> dict[str, Any]:
+    """Return what a policy does and its settings: ``parameters[name] = (default, meaning)``.
+
+    Raises
+    ------
+    UnknownPolicyError
+        There is none of that name.
+    """
+    found = find_policy(kind)
+    parameters = getattr(found, "Parameters", None)
+    meanings = attribute_docs(parameters) if parameters else {}
+    settings = {}
+    for field in fields(parameters) if parameters else ():
+        default = "required" if field.default is MISSING else field.default
+        settings[field.name] = (default, meanings.get(field.name, ""))
+    return {
+        "name": kind,
+        "description": " ".join((inspect.getdoc(found) or "").split()),
+        "parameters": settings,
+    }
+
+
+def attribute_docs(documented: type[Any]) -> dict[str, str]:
+    """Return the string below each attribute of a class, by attribute; empty without source."""
+    try:
+        source = textwrap.dedent(inspect.getsource(documented))
+    except (OSError, TypeError):
+        return {}
+    body = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)).body
+    docs = {}
+    for attribute, below in pairwise(body):
+        if (
+            isinstance(attribute, ast.AnnAssign)
+            and isinstance(attribute.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            docs[attribute.target.id] = " ".join(str(below.value.value).split())
+    return docs
+
+
+def profile_lines(profile: Profile) -> Iterator[str]:
+    """Yield what a profile is, where it was measured and what nobody measured."""
+    yield f"{profile.name}: {profile.description}"
+    engine = f"{profile.provenance.engine} {profile.provenance.engine_version}".strip()
+    for title, text in (
+        ("engine", engine),
+        ("machine", profile.provenance.machine or profile.machine.name),
+        ("model", profile.provenance.model or profile.model.name),
+        ("made by", profile.provenance.command),
+    ):
+        if text:
+            yield f"{title}: {text}"
+    spans = profile.range.model_dump(exclude_none=True)
+    if spans:
+        yield "measured: " + ", ".join(
+            f"{axis} {low:,} to {high:,}" for axis, (low, high) in spans.items()
+        )
+    for name, rest in profile.residuals.items():
+        yield (
+            f"fit of {name}: {rest.count} rows, bias {rest.mean:+.2%}, 90 % of rows within "
+            f"{rest.p90:.2%}, worst {rest.max:.2%}"
+        )
+    if profile.provenance.unmeasured:
+        yield "never measured: " + "; ".join(profile.provenance.unmeasured)

@@ -1,0 +1,159 @@
+"""``--fail-if``: conditions on which a comparison fails, and the baselines they look at."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.cli.wording import change, number
+from sim.errors import InputError, Problem
+from sim.estimates import Floats, interval
+
+_CONDITION = re.compile(
+    r"\s*(?P<metric>[A-Za-z_][\w.\-]*)\s*(?P<side>[<>])\s*(?P<sign>[+-]?)\s*"
+    r"(?P<size>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(?P<percent>%?)\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One ``METRIC>+10%`` (against the base), ``METRIC>+0.5`` (likewise) or ``METRIC>2.5``."""
+
+    text: str
+    metric: str
+    above: bool
+    limit: float
+    """Relative change, change, or level."""
+    relative: bool
+    is_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a condition found in one setting."""
+
+    condition: Condition
+    setting: str
+    failed: bool
+    message: str
+
+
+def parse_condition(text: str) -> Condition:
+    """Return the condition of a ``--fail-if``.
+
+    Raises
+    ------
+    InputError
+        It is not of the form METRIC>+10%.
+    """
+    found = _CONDITION.fullmatch(text)
+    if not found:
+        message = "expected METRIC>+10%, METRIC<-5%, METRIC>+0.5 or METRIC>2.5 (in quotes)"
+        raise InputError(Problem(f"--fail-if {text}", "", message))
+    if found["percent"] and not found["sign"]:
+        message = f"a percentage is a change: write {found['side']}+{found['size']}%"
+        raise InputError(Problem(f"--fail-if {text}", "", message))
+    from sim.explain import find_metrics
+
+    find_metrics(found["metric"])
+    size = float(found["size"]) / (100 if found["percent"] else 1)
+    return Condition(
+        text=text.strip(),
+        metric=found["metric"],
+        above=found["side"] == ">",
+        limit=-size if found["sign"] == "-" else size,
+        relative=bool(found["percent"]),
+        is_change=bool(found["sign"]),
+    )
+
+
+def judge(
+    condition: Condition, base: Mapping[str, Floats], other: Mapping[str, Floats], name: str
+) -> Finding:
+    """Return whether a condition holds, by its estimate and by its whole 95 % interval.
+
+    Parameters
+    ----------
+    condition
+        What must not hold.
+    base, other
+        Values of each replication by metric; paired where both have them.
+    name
+        Of the setting that ``other`` is.
+
+    Raises
+    ------
+    InputError
+        The metric has no value in one of them: a missing number never passes silently.
+    """
+    for values, what in ((base, "the base"), (other, name)):
+        if not _known(values.get(condition.metric)):
+            message = f"{condition.metric} has no value in {what}: nothing to judge"
+            raise InputError(Problem(f"--fail-if {condition.text}", condition.metric, message))
+    b, o = _paired(base[condition.metric], other[condition.metric])
+    if not condition.is_change:
+        found = interval(o)
+        scale, say = 1.0, number
+    else:
+        found = interval(o - b)
+        scale = float(np.abs(b.mean())) if condition.relative else 1.0
+        say = change if condition.relative else _signed
+        if condition.relative and scale == 0:
+            message = f"{condition.metric} is 0 in the base; a change in percent has no meaning"
+            raise InputError(Problem(f"--fail-if {condition.text}", condition.metric, message))
+    estimate, low, high = found.mean / scale, found.low / scale, found.high / scale
+    edge = low if condition.above else high
+    beyond = _beyond(estimate, condition)
+    failed = beyond and (math.isnan(edge) or _beyond(edge, condition))
+    known = "one run, no interval" if math.isnan(edge) else f"95 %: {say(low)} to {say(high)}"
+    verdict = "FAILED" if failed else "not certain, passed" if beyond else "passed"
+    message = f"{verdict}: {condition.text} in {name}: {say(estimate)} ({known})"
+    return Finding(condition, name, failed, message)
+
+
+def read_baseline(path: Path) -> tuple[str, dict[str, Floats]]:
+    """Return name and values of the first setting of a JSON file that moesim wrote.
+
+    Raises
+    ------
+    InputError
+        Missing, or not such a file.
+    """
+    from sim.documents import read_text
+
+    source = f"--baseline {path.name}"
+    try:
+        document = json.loads(read_text(path, source))
+        setting: Any = document["settings"][0] if "settings" in document else document
+        values = {
+            str(metric): np.array([math.nan if v is None else float(v) for v in row])
+            for metric, row in setting["values"].items()
+        }
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        message = "is not the JSON of moesim run or compare"
+        raise InputError(Problem(source, "", message)) from None
+    return f"baseline {path.name}", values
+
+
+def _known(values: Floats | None) -> bool:
+    return values is not None and len(values) > 0 and not bool(np.isnan(values).any())
+
+
+def _paired(base: Floats, other: Floats) -> tuple[Floats, Floats]:
+    count = min(len(base), len(other))
+    return base[:count], other[:count]
+
+
+def _beyond(value: float, condition: Condition) -> bool:
+    return value > condition.limit if condition.above else value < condition.limit
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{number(value)}"

@@ -1,0 +1,86 @@
+"""The settings that ``moesim compare`` puts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from sim.errors import InputError, Problem
+
+MOST_SETTINGS = 50
+"""More are a sweep, not a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One column of the comparison.
+
+    Parameters
+    ----------
+    name
+        Heading; tells it from the others.
+    policy
+        Kind of policy, None for the scenario's.
+    overrides
+        ``KEY=VALUE`` beside those of all settings.
+    """
+
+    name: str
+    policy: str | None
+    overrides: tuple[str, ...]
+
+
+def settings_of(policies: Sequence[str], grids: Sequence[str]) -> list[Setting]:
+    """Return the product of the policies and of the values of each ``KEY=V1,V2``.
+
+    Raises
+    ------
+    InputError
+        An option has no values, is given twice, or the product is too large.
+    """
+    axes: list[list[tuple[str, str]]] = []
+    for text in grids:
+        key, equals, values = text.partition("=")
+        options = split_values(values)
+        if not equals or not key.strip() or not all(options):
+            message = "expected KEY=V1,V2, for instance policy.mixed_quantum_tokens=128,2048"
+            raise InputError(Problem(f"--with {text}", "", message))
+        if key.strip() in [axis[0][0] for axis in axes]:
+            raise InputError(Problem(f"--with {text}", key, "given twice; list all values in one"))
+        axes.append([(key.strip(), value) for value in dict.fromkeys(options)])
+    kinds: list[str | None] = list(dict.fromkeys(policies)) or [None]
+    found = [_setting(kind, pairs, kinds) for kind in kinds for pairs in product(*axes)]
+    if len(found) > MOST_SETTINGS:
+        message = f"{len(found)} settings; compare shows at most {MOST_SETTINGS}"
+        raise InputError(Problem("--with", "", message))
+    return found
+
+
+def split_values(text: str) -> list[str]:
+    """Split at the commas that are in no bracket and no quotes."""
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "[{(":
+            depth += 1
+        elif letter in ")}]":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def _setting(
+    kind: str | None, pairs: Sequence[tuple[str, str]], kinds: Sequence[str | None]
+) -> Setting:
+    words = [f"{key.rpartition('.')[2]}={value}" for key, value in pairs]
+    if kind is not None and (len(kinds) > 1 or not words):
+        words.insert(0, kind)
+    name = " ".join(words) or "as in the scenario"
+    return Setting(name, kind, tuple(f"{key}={value}" for key, value in pairs))

@@ -1,0 +1,159 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from sim.scenario import Scenario
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+class Replications(click.ParamType[Any]):
+    """A number of replications, or ``auto``."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | Literal["auto"]:
+        """Return the number."""
+        if value == "auto":
+            return "auto"
+        try:
+            count = int(value)
+        except ValueError:
+            self.fail(f"expected a whole number or auto, got {value!r}", param, ctx)
+        if not 1 <= count <= 100_000:
+            self.fail(f"expected 1 to 100,000 or auto, got {count}", param, ctx)
+        return count
+
+
+def workload_options(command: _Decorated) -> _Decorated:
+    """Add the scenario and the options that change it."""
+    for option in reversed(
+        (
+            click.argument("scenario_name", metavar="SCENARIO"),
+            click.option(
+                "--set",
+                "overrides",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Change a key, dotted; clients by name or index. Repeatable.",
+            ),
+            click.option("--profile", metavar="NAME_OR_PATH", help="Another engine profile."),
+            click.option("--seed", type=click.IntRange(0, 2**63), help="Seed of all randomness."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def json_option(command: _Decorated) -> _Decorated:
+    """Add ``--json``."""
+    return click.option(
+        "--json",
+        "json_path",
+        metavar="PATH",
+        help="Write all numbers as JSON; - is stdout, without the screen.",
+    )(command)
+
+
+def canonical_command(name: str, scenario: str, options: list[tuple[str, object]]) -> str:
+    """Return a command line that is the same wherever it runs.
+
+    Parameters
+    ----------
+    name
+        Of the command.
+    scenario
+        As given; of a path only the file name is kept.
+    options
+        Pairs of option and value; None and False are left out.
+    """
+    words = ["moesim", name, without_folders(scenario)]
+    for option, value in options:
+        if value is None or value is False:
+            continue
+        words.append(option)
+        if value is not True:
+            words.append(without_folders(str(value)))
+    return " ".join(words)
+
+
+def without_folders(text: str) -> str:
+    """Return an option's value with the folders of a path cut off."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        key, value = "", text
+    kept = value.replace("\\", "/").rpartition("/")[2] if looks_like_path(value) else value
+    return f"{key}{equals}{kept}"
+
+
+def looks_like_path(text: str) -> bool:
+    """Return whether a value names a file by its folder."""
+    return ("/" in text or "\\" in text) and not text.lstrip().startswith(("{", "["))
+
+
+def check_output(path: str | Path | None, option: str) -> None:
+    """Refuse an output path that cannot work before anything is simulated."""
+    if path is not None and str(path) != "-":
+        from sim.atomic import check_writable
+
+        check_writable(Path(path), option)
+
+
+def write_json(path: str, document: dict[str, Any]) -> None:
+    """Write a document as JSON, to a file or to stdout; missing numbers become null."""
+    text = json_text(document)
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    from sim.atomic import write_text
+
+    write_text(Path(path), text, "--json")
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """Return canonical JSON; NaN and infinities become null."""
+    import json
+
+    return json.dumps(_plain(document), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    import math
+
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def warn(*messages: str) -> None:
+    """Say on stderr what a reader should know."""
+    for message in dict.fromkeys(messages):
+        click.echo(f"warning: {message}", err=True)
+
+
+def load(
+    scenario_name: str,
+    overrides: tuple[str, ...],
+    policy: str | None = None,
+    profile: str | None = None,
+) -> Scenario:
+    """Return the scenario that the options describe; its notes are not printed yet."""
+    from sim.loading import load_scenario
+
+    return load_scenario(scenario_name, list(overrides), policy=policy, profile=profile)

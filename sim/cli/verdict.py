@@ -1,0 +1,78 @@
+"""What a comparison says, in a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.cli.screen import objective, objective_name
+from sim.cli.wording import change, seconds
+from sim.experiment import Replicated, paired, ranking
+
+SAME_PAUSE = 0.05
+
+
+def verdict(done: Sequence[Replicated]) -> str:
+    """Return which setting is best, how sure that is, and what it costs in pauses.
+
+    Parameters
+    ----------
+    done
+        Every setting; the first is the base.
+    """
+    base = done[0]
+    metric, name = objective(base.scenario), objective_name(base.scenario)
+    if len(done) == 1:
+        return f"{base.name}: {name} {seconds(base.mean(metric))}."
+    best_name = ranking(done, metric)[0]
+    best = next(each for each in done if each.name == best_name)
+    rest = [each for each in done if each is not best]
+    if all_equal(done):
+        return f"All settings give the same results: {_subject(done)} does nothing here."
+    # Of two, the one that was listed first is what the other is measured against.
+    against = base if best is not base else min(rest, key=lambda each: each.mean(metric))
+    found = paired(metric, against, best)
+    scale = against.mean(metric)
+    low, high = found.difference.low / scale, found.difference.high / scale
+    text = f"{best.name} against {_short(against.name, best.name)}: "
+    text += f"{name} {change(found.ratio - 1)}"
+    if low < high:
+        text += f" (95 %: {100 * low:+.0f} to {100 * high:+.0f} %)"
+        if low <= 0 <= high:
+            return f"No winner that {found.difference.count} workloads can tell: {text}."
+        wins = round(found.share_below * found.difference.count)
+        text += f", shorter in {wins} of {found.difference.count} workloads"
+    return f"{text}{_pause(against, best)}."
+
+
+def _pause(against: Replicated, best: Replicated) -> str:
+    before, after = against.mean("worst_gap_s"), best.mean("worst_gap_s")
+    if math.isnan(before) or math.isnan(after):
+        return ""
+    if abs(after - before) <= SAME_PAUSE * before:
+        return f"; the longest pause stays at {seconds(after)}"
+    verb, joint = ("grows", "but") if after > before else ("falls", "and")
+    return f", {joint} the longest pause {verb} from {seconds(before)} to {seconds(after)}"
+
+
+def all_equal(done: Sequence[Replicated]) -> bool:
+    """Return whether every setting gave the same values in every replication."""
+    return all(_equal(done[0], each) for each in done[1:])
+
+
+def _equal(a: Replicated, b: Replicated) -> bool:
+    return a.values.keys() == b.values.keys() and all(
+        np.array_equal(a.values[metric], b.values[metric], equal_nan=True) for metric in a.values
+    )
+
+
+def _subject(done: Sequence[Replicated]) -> str:
+    keys = {name.partition("=")[0] for name in (each.name for each in done) if "=" in name}
+    return ", ".join(sorted(keys)) or "the policy"
+
+
+def _short(name: str, other: str) -> str:
+    key, equals, value = name.partition("=")
+    return value if equals and other.startswith(f"{key}=") and " " not in value else name

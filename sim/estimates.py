@@ -1,0 +1,74 @@
+"""A mean over replications, its 95 % interval, and the spread of single runs: three things.
+
+The interval is Student's: the source of uncertainty called ``seeds``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Mean of one metric over replications, with its 95 % interval and the spread of one run.
+
+    ``low`` and ``high`` are NaN with fewer than two values: one run says nothing of its error.
+    """
+
+    mean: float
+    low: float
+    high: float
+    run_low: float
+    """Smallest value of a run."""
+    run_high: float
+    """Largest value of a run."""
+    count: int
+    """Replications in which the metric has a value."""
+
+    @property
+    def half_width(self) -> float:
+        """Half of the width of the interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def relative(self) -> float:
+        """Half width relative to the mean; 0 when both are 0."""
+        if self.half_width == 0:
+            return 0.0
+        return self.half_width / abs(self.mean) if self.mean else math.inf
+
+
+def interval(values: Sequence[float] | Floats) -> Interval:
+    """Return the mean of replications and its 95 % Student interval.
+
+    Parameters
+    ----------
+    values
+        One value a replication; NaN where there is none.
+    """
+    all_values = np.asarray(values, dtype=np.float64)
+    kept = all_values[~np.isnan(all_values)]
+    if not len(kept):
+        return Interval(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+    mean, low, high = float(kept.mean()), float(kept.min()), float(kept.max())
+    if low == high:
+        # Summation would leave a rounding error, and a deterministic scenario a false interval.
+        half = 0.0 if len(kept) > 1 else math.nan
+        return Interval(low, low - half, low + half, low, high, len(kept))
+    half = _quantile(len(kept) - 1) * float(kept.std(ddof=1)) / math.sqrt(len(kept))
+    return Interval(mean, mean - half, mean + half, low, high, len(kept))
+
+
+def _quantile(degrees_of_freedom: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees_of_freedom, (1 + LEVEL) / 2))

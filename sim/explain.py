@@ -1,0 +1,199 @@
+"""What a metric means, and for a pause or a wait the works in between and who caused them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.errors import InputError, Problem
+from sim.experiment import Replicated
+from sim.metric_table import METRIC_BY_NAME, METRICS, Metric
+from sim.results import Results, Table
+
+MOST_WORKS = 6
+"""Works that are listed one by one; the rest is counted."""
+INPUTS = {
+    "s": "requests (submit_s, start_s, first_token_s, last_token_s, finish_s) and works",
+    "tokens": "requests (prompt_tokens, cached_tokens, new_prefill_tokens, output_tokens)",
+    "tokens/s": "requests (token counts, start_s, first_token_s, last_token_s)",
+    "requests/s": "requests (first_token_s, worst_gap_s, finish_s) and [slo]",
+    "1": "requests and works",
+}
+
+
+def find_metrics(name: str | None) -> tuple[Metric, ...]:
+    """Return all metrics, or those that a dotted path names.
+
+    Raises
+    ------
+    InputError
+        There is no metric of that name.
+    """
+    if name is None:
+        return METRICS
+    parts = name.split(".")
+    found = next((METRIC_BY_NAME[part] for part in parts if part in METRIC_BY_NAME), None)
+    if found is None:
+        near = get_close_matches(parts[0], list(METRIC_BY_NAME), n=1)
+        hint = f"did you mean {near[0]}?" if near else "moesim metrics lists them"
+        raise InputError(Problem("metric", name, f"no such metric; {hint}"))
+    return (found,)
+
+
+def explain(path: str, run: Replicated) -> Iterator[str]:
+    """Yield the lines that explain a metric of a run, on its first replication.
+
+    Parameters
+    ----------
+    path
+        Dotted path of a metric, for instance ``ttft_s.p90`` or ``clients.agents.worst_gap_s``.
+    run
+        What was simulated, with full recording.
+
+    Raises
+    ------
+    InputError
+        There is no metric of that name.
+    """
+    (metric,) = find_metrics(path)
+    unit = "" if metric.unit == "1" else f" [{metric.unit}]"
+    yield f"{path}{unit}: {metric.definition}"
+    yield f"from: {INPUTS[metric.unit]}"
+    results = run.first
+    client = _client_of(path)
+    value = run.values[path][0] if path in run.values else math.nan
+    if metric.name == "worst_gap_s":
+        yield from _worst_gap(results, client)
+    elif metric.name == "ttft_s":
+        yield from _first_token(results, client, value)
+    elif not math.isnan(value):
+        yield f"value in replication 0: {value:,.6g}"
+
+
+def _client_of(path: str) -> str | None:
+    parts = path.split(".")
+    return parts[1] if parts[0] == "clients" and len(parts) > 1 else None
+
+
+def _mask(requests: Table, client: str | None) -> NDArray[np.bool_]:
+    if client is None:
+        return np.ones(len(requests["request_id"]), dtype=np.bool_)
+    return np.asarray(requests["client"] == client, dtype=np.bool_)
+
+
+def _worst_gap(results: Results, client: str | None) -> Iterator[str]:
+    requests = results.table("requests")
+    gaps = np.where(_mask(requests, client), requests["worst_gap_s"], np.nan)
+    if np.isnan(gaps).all():
+        yield "no request has two tokens"
+        return
+    victim = int(np.nanargmax(gaps))
+    request_id = int(requests["request_id"][victim])
+    instants = results.token_instants_s(request_id)
+    index = int(np.argmax(np.diff(instants)))
+    begin, end = float(instants[index]), float(instants[index + 1])
+    yield (
+        f"the longest: {_who(requests, victim)} waited {end - begin:.3f} s between its tokens "
+        f"{index + 1} and {index + 2}, from {begin:,.3f} s to {end:,.3f} s"
+    )
+    yield from _between(results, begin, end, victim)
+
+
+def _first_token(results: Results, client: str | None, value: float) -> Iterator[str]:
+    requests = results.table("requests")
+    done = _mask(requests, client) & (requests["status"] == "completed")
+    waits = np.where(done, requests["first_token_s"] - requests["submit_s"], np.nan)
+    if np.isnan(waits).all():
+        yield "no request was completed"
+        return
+    if math.isnan(value):
+        victim, which = int(np.nanargmax(waits)), "the longest"
+    else:
+        victim, which = int(np.nanargmin(np.abs(waits - value))), f"the nearest to {value:,.3f} s"
+    begin = float(requests["submit_s"][victim])
+    end = float(requests["first_token_s"][victim])
+    yield (
+        f"{which}: {_who(requests, victim)} with {requests['new_prefill_tokens'][victim]:,} new "
+        f"tokens after {requests['cached_tokens'][victim]:,} cached waited {end - begin:,.3f} s"
+    )
+    queue = float(requests["start_s"][victim]) - begin
+    yield f"of these {queue:,.3f} s before its first work"
+    yield from _between(results, begin, end, victim)
+
+
+def _between(results: Results, begin: float, end: float, victim: int) -> Iterator[str]:
+    """Yield who held the executor between two instants."""
+    requests, works, rows = (results.table(name) for name in ("requests", "works", "rows"))
+    first = int(np.searchsorted(works["end_s"], begin, side="right"))
+    last = int(np.searchsorted(works["begin_s"], end, side="left"))
+    inside = range(first, last)
+    spent: dict[str, float] = {}
+    counts: Counter[str] = Counter()
+    lines: list[str] = []
+    low, high = np.searchsorted(rows["work_index"], [first, last])
+    members: dict[int, list[int]] = {}
+    for at in range(int(low), int(high)):
+        members.setdefault(int(rows["work_index"][at]), []).append(at)
+    own = int(requests["request_id"][victim])
+    for work in inside:
+        took = min(float(works["end_s"][work]), end) - max(float(works["begin_s"][work]), begin)
+        mine = members.get(work, [])
+        label = _label(requests, works, rows, work, mine, own)
+        spent[label] = spent.get(label, 0.0) + took
+        counts[label] += 1
+        if len(lines) < MOST_WORKS:
+            lines.append(
+                f"  {float(works['begin_s'][work]):>12,.3f} s  {took:>8.3f} s  "
+                f"{_work(requests, works, rows, work, mine)}"
+            )
+    busy = sum(spent.values())
+    idle = end - begin - busy
+    yield f"in between {len(inside):,} works took {busy:,.3f} s, {idle:,.3f} s were idle:"
+    for label, seconds in sorted(spent.items(), key=lambda item: -item[1]):
+        yield f"  {seconds:>10,.3f} s  {seconds / (end - begin):>5.0%}  {counts[label]:,} x {label}"
+    yield f"the first {len(lines)}:" if len(inside) > len(lines) else "one by one:"
+    yield from lines
+
+
+def _label(
+    requests: Table, works: Table, rows: Table, work: int, members: list[int], own: int
+) -> str:
+    """Who had the executor: the request itself, or others by what they did."""
+    kind = str(works["kind"][work])
+    is_mine = any(int(rows["request_id"][at]) == own for at in members)
+    if is_mine:
+        alone = len(members) == 1
+        return f"{kind} of its own" if alone else f"{kind} shared with others"
+    names = {
+        _session(requests, int(rows["request_id"][at]))
+        for at in members
+        if rows["prefill_tokens"][at] > 0 or kind == "decode"
+    }
+    return f"{kind} of {', '.join(sorted(names))}"
+
+
+def _work(requests: Table, works: Table, rows: Table, work: int, members: list[int]) -> str:
+    parts = []
+    for at in members:
+        name = _session(requests, int(rows["request_id"][at]))
+        tokens = int(rows["prefill_tokens"][at])
+        parts.append(f"{name} {tokens:,} prompt tokens" if tokens else f"{name} 1 token")
+    return f"{works['kind'][work]}: {', '.join(parts)}"
+
+
+def _session(requests: Table, request_id: int) -> str:
+    index = int(np.searchsorted(requests["request_id"], request_id))
+    session = str(requests["session_id"][index])
+    return session or f"{requests['client'][index]}/{request_id}"
+
+
+def _who(requests: Table, index: int) -> str:
+    request: Any = requests["request_id"][index]
+    turn = int(requests["turn_index"][index])
+    return f"{_session(requests, int(request))} (turn {turn}, request {int(request)})"
