@@ -25,7 +25,7 @@ from sim.errors import InputError, Problem
     help="What the profile says beside its numbers, and the data if none are given.",
 )
 def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> None:
-    r"""Fit a profile to measurements and report how well they fit.
+    """Fit a profile to measurements and report how well they fit.
 
     DATA are CSV files of benchmark steps (kind,tokens,context_tokens,rows,seconds) or of prompts
     that a server prefilled in quanta (prompt_tokens,context_tokens,quantum_tokens,
@@ -36,8 +36,8 @@ def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> 
     Example:
       moesim calibrate --recipe ds4-m3-ultra -o ds4-m3-ultra.toml
       moesim calibrate mybench.csv -o mine.toml
-      moesim run three-agents --profile mine.toml
-    """
+      moesim run three-agents --profile mine.toml --set engine.slot_count=6
+    """  # noqa: D301 - click wants the control character itself
     # The scientific stack takes a second to import; `moesim --help` must not wait for it.
     from calibration.datasets import data_path, read_measurements
     from calibration.fit import FullForm
@@ -48,7 +48,8 @@ def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> 
     from sim.atomic import check_writable, write_text
 
     if not data and recipe_name is None:
-        message = f"no file given; give files, or --recipe with one of {', '.join(recipe_names())}"
+        names = [name for name in recipe_names() if find_recipe(name).data]
+        message = f"no file given; give files, or --recipe with one of {', '.join(names)}"
         raise InputError(Problem("calibrate", "DATA", message))
     check_writable(output, "--output")
     recipe = find_recipe(recipe_name or WITHOUT_RECIPE)

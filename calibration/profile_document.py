@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.fit import COEFFICIENTS, NAMES, FullForm
+from calibration.fit import FullForm
+from calibration.form import COEFFICIENTS, NAMES
 from calibration.recipe import Recipe
 from sim.errors import CalibrationError, Problem
 from sim.fields import frozen
@@ -109,12 +110,18 @@ def how_obtained(form: FullForm, name: str) -> str:
 
 def how_knee_was_found(form: FullForm) -> str:
     """Return in words which knees were tried and which are possible."""
-    losses, possible = form.losses_, form.worst_[form.worst_ <= TOLERANCE]
-    text = f"scan of {losses.index[0]} ... {losses.index[-1]} tokens, lowest loss"
-    if possible.empty:
+    if not form.coefficients_["prefill_knee_tokens"]:
+        return "none: no launch is cheaper or dearer per token for its size"
+    tried, knees = form.scan_.index, possible_knees(form).index
+    text = f"scan of {tried[0]} ... {tried[-1]} tokens, lowest loss"
+    if knees.empty:
         return f"{text}; no knee keeps every fitted row within {TOLERANCE:.0%}"
-    between = f"{possible.index[0]} ... {possible.index[-1]}"
-    return f"{text}; {between} keep every fitted row within {TOLERANCE:.0%}"
+    return f"{text}; {knees[0]} ... {knees[-1]} keep every fitted row within {TOLERANCE:.0%}"
+
+
+def possible_knees(form: FullForm) -> pd.DataFrame:
+    """Return the part of the scan whose every fitted row stays within the tolerance."""
+    return form.scan_[form.scan_["worst"] <= TOLERANCE]
 
 
 def measured_range(table: pd.DataFrame) -> dict[str, list[int]]:

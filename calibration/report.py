@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from calibration.fit import COEFFICIENTS, FullForm, null_directions
-from calibration.profile_document import TOLERANCE, how_knee_was_found, how_obtained
+from calibration.fit import FullForm
+from calibration.form import COEFFICIENTS
+from calibration.profile_document import how_knee_was_found, how_obtained, possible_knees
 
 STRONG_CORRELATION = 0.9
 
@@ -49,10 +50,13 @@ def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
         role, name = label.split(" ", 1)
         worst = np.abs(mine).max()
         yield f"{role:<14}{len(mine):>5}{mine.mean():>+9.2%}{worst:>8.2%}  {name}"
+    alone = (everything["kind"] == "run") | (everything["role"] != "fit")
+    if not alone.any():
+        return
     yield ""
     yield f"{'role':<14}{'measured s':>11}{'model s':>11}{'error':>9}  row"
-    listed = everything.assign(error=errors, model_s=form.predict(everything))
-    for row in listed[(listed["kind"] == "run") | (listed["role"] != "fit")].to_dict("records"):
+    listed = everything.assign(error=errors, model_s=form.predict(everything))[alone]
+    for row in listed.to_dict("records"):
         yield (
             f"{row['role']:<14}{row['seconds']:>11.4f}{row['model_s']:>11.4f}"
             f"{row['error']:>+9.2%}  {row['row_id']}"
@@ -61,16 +65,19 @@ def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
 
 def _unknown_lines(form: FullForm) -> Iterator[str]:
     yield "What the rows cannot tell:"
-    knee = int(form.coefficients_["prefill_knee_tokens"]) or 1
-    for text in null_directions(form.jacobian(form.table_, knee)):
-        yield f"  no fitted row changes if coefficients move by {text} (same seconds each)"
-    errors = np.sqrt(np.diag(form.covariance_))
-    correlation = form.covariance_.to_numpy() / np.outer(errors, errors)
+    for name, why in form.held_.items():
+        yield f"  {name}: {why}"
     names = list(form.covariance_)
+    errors = np.sqrt(np.diag(form.covariance_))
     for i, j in zip(*np.triu_indices(len(names), 1), strict=True):
-        if abs(correlation[i, j]) > STRONG_CORRELATION:
-            together = f"correlation {correlation[i, j]:+.2f}"
-            yield f"  {names[i]} and {names[j]} move together ({together})"
-    possible = form.worst_[form.worst_ <= TOLERANCE].index
-    for knee in possible:
-        yield f"  knee {knee}: every fitted row within {form.worst_[knee]:.2%}"
+        correlation = form.covariance_.to_numpy()[i, j] / (errors[i] * errors[j] or np.inf)
+        if abs(correlation) > STRONG_CORRELATION:
+            yield f"  {names[i]} and {names[j]}: correlation {correlation:+.2f}"
+    if form.coefficients_["prefill_knee_tokens"]:
+        for knee, row in possible_knees(form).iterrows():
+            yield (
+                f"  knee {knee}: every fitted row within {row['worst']:.2%} with prefill_token_s "
+                f"{row['prefill_token_s']:.4g}, prefill_knee_token_s "
+                f"{row['prefill_knee_token_s']:.4g}, decode_after_prefill_s "
+                f"{row['decode_after_prefill_s']:.3g}"
+            )

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from calibration.commands import calibrate
 from calibration.datasets import ROLES, data_path, read_measurements
-from calibration.fit import NAMES, FullForm, design, launch_count
+from calibration.fit import FullForm
+from calibration.form import NAMES, design, launch_count
 from calibration.recipe import find_recipe
 from calibration.toml_text import toml_text
 from sim.documents import read
@@ -108,10 +109,11 @@ class TestShippedData:
 
     def test_step_cost_is_held_and_the_direction_named(self) -> None:
         form, _ = ds4_m3_ultra()
-        assert "decode_row_s" in form.held_["decode_step_s"]
-        assert form.unidentified_ == [
-            "+0.5 decode_step_s -0.5 decode_row_s +1 decode_after_prefill_s"
-        ]
+        assert form.held_["decode_step_s"] == (
+            "held: +1 decode_step_s looks like +1 decode_row_s, -2 decode_after_prefill_s "
+            "on every row"
+        )
+        assert form.held_["prefill_chunk_s"].startswith("at its bound")
 
     def test_ratio_of_the_quanta_shrinks_with_context_as_recorded(self) -> None:
         """Predicted: 1.66 at 177,000 tokens of context; 2.31 at the fitted end."""
@@ -140,7 +142,7 @@ class TestFit:
         for name, value in TRUE.items():
             assert form.coefficients_[name] == pytest.approx(value, rel=1e-6, abs=1e-11)
         assert form.coefficients_["prefill_knee_tokens"] == 512
-        assert form.unidentified_ == []
+        assert not form.held_
 
     def test_standard_errors_cover_the_truth(self) -> None:
         inside = []
