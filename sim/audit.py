@@ -10,6 +10,9 @@ from sim.engine import Engine
 from sim.errors import InvariantError
 from sim.request import Plan, Work
 
+PROMISED_WORKS = 4096
+"""Longest promise that is kept in mind; a longer run is promised again."""
+
 
 class AuditedEngine(Engine):
     """An engine that checks every promise; same instants, many more decisions.
@@ -43,8 +46,10 @@ class AuditedEngine(Engine):
         run, works = getattr(self._span, "run", None), getattr(self._span, "works", ())
         if run is None or not self.cost.pure:
             return
-        fresh = tuple((run.work_begin_ps(k), works[k % run.length]) for k in range(1, run.count))
-        self._promise = promise or fresh
+        if not promise:
+            ahead = range(1, min(run.count, PROMISED_WORKS))
+            promise = tuple((run.work_begin_ps(k), works[k % run.length]) for k in ahead)
+        self._promise = promise
         if run.count > 1:
             run.count = 1
             self._sleep(run.end_ps(1), self._span)  # type: ignore[arg-type]
