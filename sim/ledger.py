@@ -70,8 +70,9 @@ class Ledger:
             view.waiting.insert(0, row)
             view.kv_free_tokens += row.context_tokens
             row.recomputed_tokens += row.context_tokens
-            # The token sampled last was never fed; it is part of the prompt now.
-            sampled = 1 if row.generated_tokens and self.token_from_prefill else 0
+            # The token sampled last was never fed to a decoding row; now it is part of the prompt.
+            decoding = row.generated_tokens and not row.left_tokens
+            sampled = 1 if decoding and self.token_from_prefill else 0
             row.left_tokens += row.context_tokens + sampled
             row.context_tokens = 0
             row.status = "waiting"
