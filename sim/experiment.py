@@ -212,6 +212,7 @@ def replicate_all(
             results = simulate(scenario, own_seed, replication=index, fast_forward=fast_forward)
             mine.append({**flatten(summary_of(results, scenario)), **variants(results)})
             if not index:
+                results.scenario, results.seed = scenario, own_seed
                 firsts.append(results)
             progress()
         if replications == "auto" and index + 1 >= FEWEST_REPLICATIONS and all(map(_sharp, rows)):

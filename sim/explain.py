@@ -18,6 +18,7 @@ from sim.results import Results, Table
 
 MOST_WORKS = 6
 """Works that are listed one by one; the rest is counted."""
+PARTS = ("mean", "p50", "p90", "p95", "p99", "max", "count")
 INPUTS = {
     "s": "requests (submit_s, start_s, first_token_s, last_token_s, finish_s) and works",
     "tokens": "requests (prompt_tokens, cached_tokens, new_prefill_tokens, output_tokens)",
@@ -74,6 +75,10 @@ def explain(path: str, run: Replicated) -> Iterator[str]:
         yield from _first_token(results, client, value)
     elif not math.isnan(value):
         yield f"value in replication 0: {value:,.6g}"
+    else:
+        parts = {name: run.values.get(f"{path}.{name}") for name in PARTS}
+        said = [f"{name} {row[0]:,.6g}" for name, row in parts.items() if row is not None]
+        yield f"in replication 0: {', '.join(said) or 'no value'}"
 
 
 def _client_of(path: str) -> str | None:

@@ -49,13 +49,13 @@ class Search:
 
     Parameters
     ----------
-    keys
-        Settings that were varied; empty when the run is too large to repeat.
+    tried_count
+        Settings that were tried; 0 when the run is too large to repeat.
     best
         None when nothing was worth it.
     """
 
-    keys: tuple[str, ...]
+    tried_count: int
     best: Lever | None
 
 
@@ -83,25 +83,24 @@ def find_lever(
     """
     now = values.get(objective, math.nan)
     if not values.get("request_count", math.inf) <= MOST_REQUESTS or not now > 0:
-        return Search((), None)
+        return Search(0, None)
     found: list[Lever] = []
-    tried: list[str] = []
+    tried_count = 0
     for key, value in candidates(scenario):
-        if key not in tried:
-            tried.append(key)
         try:
             results = simulate(changed(f"{key}={value}"), seed, recording="summary")
         except SimError:  # a value that this engine cannot run is no lever
             continue
+        tried_count += 1
         there = flatten(summary_of(results, scenario))
         gain = 1 - there.get(objective, math.nan) / now
         if gain >= WORTH:
             found.append(Lever(key, value, gain, there.get("worst_gap_s", math.nan)))
     if not found:
-        return Search(tuple(tried), None)
+        return Search(tried_count, None)
     most = max(lever.gain for lever in found)
     best = next(lever for lever in found if lever.gain >= NEARLY * most)
-    return Search(tuple(tried), best)
+    return Search(tried_count, best)
 
 
 def candidates(scenario: Scenario) -> Iterator[tuple[str, int]]:

@@ -46,7 +46,7 @@ class Commands(click.Group):
         if not found:
             return None
         command: click.Command = found[0].load()
-        return command
+        return _unraw(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -89,6 +89,9 @@ class Commands(click.Group):
         except (KeyboardInterrupt, click.Abort):
             _say("interrupted; finished files are kept, nothing half-written")
             return INTERRUPTED
+        except click.exceptions.NoArgsIsHelpError as error:
+            _say(error.format_message())
+            return BAD_INPUT
         except click.ClickException as error:
             _say(f"error: {error.format_message()}")
             return BAD_INPUT
@@ -120,6 +123,13 @@ def _explained(error: Exception) -> tuple[str, int]:
     return "", 0
 
 
+def _unraw(command: click.Command) -> click.Command:
+    """Let click see the mark that keeps an example's lines apart: raw docstrings spell it out."""
+    if command.help:
+        command.help = command.help.replace("\\b\n", "\b\n")
+    return command
+
+
 def _say(message: str) -> None:
     click.echo(message, err=True)
 
@@ -134,6 +144,9 @@ def cli() -> None:
       moesim run three-agents
       moesim compare three-agents --with policy.mixed_quantum_tokens=128,2048
     """
+
+
+_unraw(cli)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import RenderableType
 
-from sim.cli.screen import ROWS, Row, agent_group, objective, objective_name
+from sim.cli.screen import PARTS, ROWS, Row, agent_group, objective, objective_name, rows_of
 from sim.cli.terminal import make_table
 from sim.cli.verdict import all_equal, verdict
 from sim.cli.wording import change, factor, percent, seconds, span
@@ -20,12 +20,6 @@ from sim.validity import Outside
 MOST_COLUMNS = 4
 SHORT = 0.95
 """A simulated ratio below this share of the recorded one falls short of it."""
-SPENT = (
-    ("  prefill", "own_prefill_s.mean"),
-    ("  decode", "own_decode_s.mean"),
-    ("  waiting", "waiting_s.mean"),
-    ("  tools", "tool_s.mean"),
-)
 
 Line = tuple[str, ...]
 
@@ -62,9 +56,7 @@ def table_of(done: Sequence[Replicated]) -> tuple[list[str], list[Line]]:
         heads.append("change (95 %)" if done[0].count > 1 else "change")
     recorded = [find_recorded(each.scenario) for each in done]
     lines: list[Line] = []
-    for row in _rows(done):
-        if all(math.isnan(each.mean(row.metric)) for each in done):
-            continue
+    for row in _rows(done, recorded):
         cells = [row.say(each.mean(row.metric)) for each in done]
         lines.append((row.title, *cells, *_change(done, row)))
         beside = [_figure(row, figures) for figures in recorded]
@@ -115,15 +107,19 @@ def markdown_table(done: Sequence[Replicated], command: str) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _rows(done: Sequence[Replicated]) -> Iterator[Row]:
+def _rows(
+    done: Sequence[Replicated], recorded: Sequence[dict[str, RecordedFigure]]
+) -> Iterator[Row]:
     group = agent_group(done[0].scenario)
     if group:
         yield Row("task time per agent", f"{group}task_s.mean", seconds)
-        for title, metric in SPENT:
-            yield Row(title, f"{group}{metric}", seconds)
-    for row in ROWS:
-        if not (group and row.metric == "e2e_s.mean"):
-            yield row
+        for title, metric in PARTS.items():
+            yield Row(f"  {title}", f"{group}{metric}.mean", seconds)
+    found: dict[str, Row] = {}
+    for each, figures in zip(done, recorded, strict=True):
+        for row in rows_of(each, figures):
+            found.setdefault(row.metric, row)
+    yield from found.values()
 
 
 def _columns(names: Sequence[str]) -> tuple[str, list[str]]:
@@ -239,7 +235,8 @@ def _next_command(done: Sequence[Replicated]) -> str:
     if chosen.scenario.policy.kind != done[0].scenario.policy.kind:
         words.append(f"--policy {chosen.scenario.policy.kind}")
     words += [f"--set {text}" for text in chosen.scenario.overrides]
-    return " ".join([*words, "--explain worst_gap_s"])
+    has_pause = not math.isnan(chosen.mean("worst_gap_s"))
+    return " ".join([*words, f"--explain {'worst_gap_s' if has_pause else 'ttft_s'}"])
 
 
 def _varied(done: Sequence[Replicated]) -> Iterator[str]:

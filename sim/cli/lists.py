@@ -19,7 +19,7 @@ _NAME = click.argument("name", required=False)
 @_NAME
 @_JSON
 def policies(name: str | None, as_json: bool) -> None:
-    r"""List the scheduling policies, or describe one with its settings.
+    r"""List the scheduling policies, or describe one.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def policies(name: str | None, as_json: bool) -> None:
 @_NAME
 @_JSON
 def profiles(name: str | None, as_json: bool) -> None:
-    r"""List the engine profiles, or describe one: its numbers, where they come from, their range.
+    r"""List the engine profiles, or describe one.
 
     \b
     Example:
@@ -78,7 +78,7 @@ def profiles(name: str | None, as_json: bool) -> None:
 @_NAME
 @_JSON
 def scenarios(name: str | None, as_json: bool) -> None:
-    r"""List the shipped scenarios, or print one: a file to copy and change.
+    r"""List the shipped scenarios, or print one.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def metrics(name: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("document", type=click.Choice(["scenario", "profile"]))
 def schema(document: str) -> None:
-    r"""Print the JSON Schema of scenario or profile files, for editors.
+    r"""Print the JSON Schema of scenarios or profiles.
 
     \b
     Example:

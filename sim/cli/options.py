@@ -48,7 +48,7 @@ def workload_options(command: _Decorated) -> _Decorated:
                 help="Change a key, dotted; clients by name or index. Repeatable.",
             ),
             click.option("--profile", metavar="NAME_OR_PATH", help="Another engine profile."),
-            click.option("--seed", type=click.IntRange(0, 2**63), help="Seed of all randomness."),
+            click.option("--seed", type=click.IntRange(min=0), help="Seed of all randomness."),
         )
     ):
         command = option(command)

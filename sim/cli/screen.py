@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sim.cli.terminal import make_table, render
@@ -11,6 +11,7 @@ from sim.cli.wording import change, number, percent, percentile, rate, seconds, 
 from sim.experiment import Replicated
 from sim.levers import Search
 from sim.manifest import scenario_name
+from sim.metric_table import METRIC_BY_NAME
 from sim.phases import decode_tokens_per_s
 from sim.recorded import RecordedFigure
 from sim.results import Results
@@ -18,6 +19,13 @@ from sim.scenario import AgentsClient, ArrivalsClient, ReplayClient, Scenario
 
 MOST_ROWS = 7
 LITTLE = 0.05
+PARTS = {
+    "prefill": "own_prefill_s",
+    "decode": "own_decode_s",
+    "waiting": "waiting_s",
+    "tools": "tool_s",
+}
+"""Where the task time of an agent goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Row:
 
 ROWS = (
     Row("request time", "e2e_s.mean", seconds, tail="p90"),
-    Row("time to first token", "ttft_s.mean", seconds, tail="p90"),
+    Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90"),
     Row("prefill speed (union)", "prefill_tokens_per_s", rate, ("prefill_tokens_per_s",)),
     Row(
         "decode speed (union)",
@@ -109,7 +117,8 @@ def run_screen(
     lines = render([table]).splitlines()
     group = agent_group(run.scenario)
     if group:
-        lines.insert(2, f"  = {where_it_went(run, group)}")
+        shares = ", ".join(f"{name} {percent(part)}" for name, part in spent(run, group).items())
+        lines.insert(2, f"  = {shares}")
     last = (lever_line(run, search), f"next: {next_command(run, search)}")
     return [sentence(run, search), *lines, *last]
 
@@ -118,16 +127,22 @@ def sentence(run: Replicated, search: Search) -> str:
     """Return what to do, and what it costs and buys."""
     scenario, group = run.scenario, agent_group(run.scenario)
     if group:
-        waiting = run.mean(f"{group}waiting_s.mean") / run.mean(f"{group}task_s.mean")
-        opening = f"Agents wait {percent(waiting)} of their task time"
+        parts = spent(run, group)
+        opening = f"Agents wait {percent(parts['waiting'])} of their task time"
     else:
         opening = f"A request takes {seconds(run.mean('e2e_s.mean'))}"
         if any(isinstance(client, ArrivalsClient) for client in scenario.clients):
-            opening += f" with the executor {percent(run.mean('utilisation'))} busy"
+            busy = run.mean("utilisation")
+            opening += f" with the executor {percent(busy)} busy"
+            if 0 < busy < 1:
+                opening += f": {percent(1 / busy - 1)} more load would fill it"
     best = search.best
     if best is None:
-        if not search.keys:
+        if not search.tried_count:
             return f"{opening}."
+        if group:
+            most = max(parts, key=lambda name: parts[name])
+            opening += f", most of it goes to {most} ({percent(parts[most])})"
         return f"{opening}: no setting of {scenario.policy.kind} that was tried gains 2 % or more."
     pause, now = best.pause_s, run.mean("worst_gap_s")
     text = f"{opening}; {best.key}={best.value} cuts {objective_name(scenario)} by "
@@ -142,17 +157,15 @@ def sentence(run: Replicated, search: Search) -> str:
 
 def lever_line(run: Replicated, search: Search) -> str:
     """Return the biggest lever among what was tried."""
-    if not search.keys:
+    if not search.tried_count:
         count = run.mean("request_count")
         return f"biggest lever: not tried ({number(count)} requests are too many to repeat unasked)"
-    keys = ", ".join(key.partition(".")[2] for key in search.keys)
+    tried = f"of {search.tried_count} settings tried on the same workload"
     if search.best is None:
-        return f"biggest lever: none; {keys} tried at 1/16, 1/4, 4 and 16 times their value"
+        return f"biggest lever: none {tried}"
     best = search.best
-    return (
-        f"biggest lever: {best.key}={best.value} ({objective_name(run.scenario)} "
-        f"{change(-best.gain)}); tried on the same workload: {keys}, one at a time"
-    )
+    gain = f"{objective_name(run.scenario)} {change(-best.gain)}"
+    return f"biggest lever: {best.key}={best.value} ({gain}) {tried}"
 
 
 def next_command(run: Replicated, search: Search) -> str:
@@ -162,7 +175,7 @@ def next_command(run: Replicated, search: Search) -> str:
     key, value = None, 0
     if search.best is not None:
         key, value = search.best.key, search.best.value
-    elif not search.keys:
+    elif not search.tried_count:
         whole = {key: value for key, value in settings.items() if type(value) is int and value > 0}
         if whole:
             short, now = next(iter(whole.items()))
@@ -190,17 +203,11 @@ def _rows(
     if group:
         path = f"{group}task_s.mean"
         yield ("task time per agent", *_value(run, path, seconds, ""), basis, "")
-    for row in ROWS:
-        if group and row.metric == "e2e_s.mean":
-            continue
-        if math.isnan(run.mean(row.metric)):
-            continue
+    for row in rows_of(run, recorded):
         figure = next((recorded[path] for path in row.recorded if path in recorded), None)
-        tail = ""
-        if row.tail and not math.isnan(run.mean(row.metric)):
-            base = row.metric.rpartition(".")[0]
-            value, count = run.mean(f"{base}.{row.tail}"), run.mean(f"{base}.count")
-            tail = percentile(row.tail, value, count, row.say)
+        base = row.metric.rpartition(".")[0]
+        value, count = run.mean(f"{base}.{row.tail}"), run.mean(f"{base}.count")
+        tail = percentile(row.tail, value, count, row.say) if row.tail and count > 1 else ""
         cells = _value(run, row.metric, row.say, tail)
         shown = basis
         if figure is not None and inside:
@@ -216,15 +223,36 @@ def _value(run: Replicated, path: str, say: Callable[[float], str], tail: str) -
     return text, f"± {say(found.half_width)}", span(found.run_low, found.run_high, say)
 
 
-def where_it_went(run: Replicated, group: str) -> str:
-    """Return the parts of the task time of an agent."""
+def spent(run: Replicated, group: str) -> dict[str, float]:
+    """Return the shares of the task time of an agent."""
     task = run.mean(f"{group}task_s.mean")
-    named = {"own_prefill_s": "prefill", "own_decode_s": "decode", "waiting_s": "waiting"}
-    named["tool_s"] = "tools"
-    shares = [
-        f"{name} {percent(run.mean(f'{group}{path}.mean') / task)}" for path, name in named.items()
-    ]
-    return ", ".join(shares)
+    return {name: run.mean(f"{group}{path}.mean") / task for name, path in PARTS.items()}
+
+
+def rows_of(run: Replicated, recorded: Mapping[str, RecordedFigure]) -> Iterator[Row]:
+    """Yield the rows that have a value, and after them what else was recorded of the scenario."""
+    group, shown = agent_group(run.scenario), set()
+    for row in ROWS:
+        shown |= set(row.recorded)
+        if math.isnan(run.mean(row.metric)) or (group and row.metric == "e2e_s.mean"):
+            continue
+        if row.metric == "e2e_s.mean" and run.mean(row.metric) == run.mean("ttft_s.mean"):
+            continue  # answers of one token
+        yield row
+    for path in recorded:
+        if path in run.values and path not in shown and not math.isnan(run.mean(path)):
+            yield _recorded_row(path)
+
+
+def _recorded_row(path: str) -> Row:
+    *place, name = path.removeprefix("clients.").split(".")
+    metric = METRIC_BY_NAME.get(name)
+    unit = metric.unit if metric is not None else ""
+    says: dict[str, Callable[[float], str]] = {"s": seconds, "tokens/s": rate}
+    say = says.get(unit, percent if name.endswith("occupancy") else number)
+    title = name.removesuffix("_s").removesuffix("_tokens_per").replace("_", " ")
+    title = f"{title} speed" if unit == "tokens/s" else title
+    return Row(" ".join([*place, title]), path, say, (path,))
 
 
 def _beside(figure: RecordedFigure | None, say: Callable[[float], str]) -> str:

@@ -20,6 +20,8 @@ def number(value: float) -> str:
         return "inf" if value > 0 else "-inf"
     if abs(value) < ROUNDING:
         return "0"
+    if value == round(value):
+        return f"{value:,.0f}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{digits}f}" if digits < 6 else f"{value:.2e}"
 

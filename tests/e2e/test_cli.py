@@ -1,0 +1,434 @@
+"""The command line as a user meets it: screens, exit codes, messages, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sim.cli import COMMANDS, cli
+from sim.loading import list_scenarios
+
+ROOT = Path(__file__).parents[2]
+QUANTUM = "policy.mixed_quantum_tokens"
+SMALL = "idle-probe"
+
+
+def moesim(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments), prog_name="moesim")
+
+
+def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "moesim", *arguments],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(*arguments: str) -> str:
+    """Return the message of a command that must end with bad input."""
+    done = moesim(*arguments)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ")
+    return done.stderr
+
+
+# -- help ---------------------------------------------------------------------------------------
+
+
+def test_the_first_help_lists_every_command_with_an_example() -> None:
+    done = moesim("--help")
+    assert done.exit_code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in done.stdout
+    assert "Example:\n" in done.stdout
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "calibrate"])
+def test_every_command_has_help_with_an_example_on_its_own_line(name: str) -> None:
+    done = moesim(name, "--help")
+    assert done.exit_code == 0
+    assert f"Example:\n    moesim {name}" in done.stdout
+    assert "\\b" not in done.stdout
+
+
+def test_no_command_prints_the_help_and_is_bad_input() -> None:
+    done = moesim()
+    assert done.exit_code == 2
+    assert "Usage: moesim" in done.stderr
+
+
+def test_start_up_imports_click_alone() -> None:
+    heavy = ["numpy", "pandas", "scipy", "pydantic", "rich", "simpy"]
+    code = (
+        "import sys; sys.argv = ['moesim', '--help']\n"
+        "from sim.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+# -- run ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in list_scenarios() if name != "open-loop"])
+def test_the_first_screen_has_at_most_twelve_lines_and_says_what_to_do(name: str) -> None:
+    done = moesim("run", name)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 12
+    assert lines[0].endswith(".")
+    assert lines[-2].startswith("biggest lever: ")
+    assert lines[-1].startswith("next: moesim ")
+    assert "inside" in done.stdout or "outside" in done.stdout
+    assert all(line.startswith("warning: ") for line in done.stderr.splitlines())
+
+
+def test_the_command_that_comes_next_works() -> None:
+    for name in ("cold-probe", "one-agent"):
+        following = moesim("run", name).stdout.splitlines()[-1].removeprefix("next: moesim ")
+        words = following.partition("  (")[0].split()
+        assert moesim(*words).exit_code == 0
+
+
+def test_one_agent_gains_nothing_and_three_gain_from_the_quantum() -> None:
+    assert "no setting of ds4" in moesim("run", "one-agent").stdout.splitlines()[0]
+    first = moesim("run", "three-agents").stdout.splitlines()[0]
+    assert f"{QUANTUM}=2048 cuts task time by" in first
+    assert "longest pause" in first
+
+
+def test_a_thin_percentile_is_marked() -> None:
+    assert "(! n=60)" in moesim("run", "three-agents").stdout
+
+
+def test_assumed_costs_are_called_assumed(tmp_path: Path) -> None:
+    done = moesim("run", str(_tiny(tmp_path)))
+    assert "as assumed" in done.stdout
+    assert "predicted" not in done.stdout
+
+
+def test_several_runs_show_the_interval_of_the_mean_beside_the_spread() -> None:
+    head = moesim("run", "one-agent", "--replications", "3").stdout.splitlines()[1]
+    assert head.split() == ["mean", "of", "runs", "95", "%", "single", "runs", "basis", "recorded"]
+
+
+def test_full_explain_and_check() -> None:
+    full = moesim("run", SMALL, "--full").stdout
+    assert "clients.probe.prefill_tokens_per_s" in full
+    explained = moesim("run", "three-agents", "--explain", "worst_gap_s").stdout
+    assert "worst_gap_s [s]: Largest gap" in explained
+    assert "prefill of agents/" in explained
+    waited = moesim("run", "three-agents", "--explain", "clients.agents.ttft_s.p90").stdout
+    assert "waited" in waited
+    assert "in between" in waited
+    checked = moesim("run", SMALL, "--check")
+    assert "valid" in checked.stdout
+    assert checked.exit_code == 0
+
+
+def test_step_by_step_gives_the_same_numbers() -> None:
+    fast = _json("run", "one-agent", "--json", "-")
+    slow = _json("run", "one-agent", "--step-by-step", "--json", "-")
+    assert fast["summary"] == slow["summary"]
+
+
+def test_the_json_is_whole_and_carries_its_manifest() -> None:
+    document = _json("run", "one-agent", "--json", "-", "--seed", "7")
+    manifest = document["manifest"]
+    assert manifest["command"] == "moesim run one-agent --seed 7"
+    assert manifest["seed"] == 7
+    assert manifest["scenario_name"] == "one-agent"
+    assert len(manifest["scenario_hash"]) == len(manifest["profile_hash"]) == 64
+    assert manifest["scenario_text"] == (ROOT / "scenarios/one-agent.toml").read_text()
+    assert document["summary"]["clients"]["agents"]["task_s"]["mean"] > 0
+    assert document["recorded"][0]["metric"] == "overlap"
+
+
+def test_frames_go_to_parquet(tmp_path: Path) -> None:
+    out = tmp_path / "frames"
+    assert moesim("run", SMALL, "--out", str(out)).exit_code == 0
+    from sim.results import Results
+
+    read = Results.from_parquet(out)
+    assert len(read.requests) == 1
+    assert read.manifest["scenario_name"] == SMALL
+    assert not list(tmp_path.glob(".*")) + list(out.glob(".*"))
+
+
+def test_a_policy_from_another_engine_is_noted() -> None:
+    done = moesim("run", "one-agent", "--policy", "decode-first")
+    assert done.exit_code == 0
+    assert (
+        "warning: policy decode-first instead of ds4: dropped mixed_quantum_tokens" in done.stderr
+    )
+    assert "different engines" in done.stderr
+
+
+# -- compare ------------------------------------------------------------------------------------
+
+
+def test_the_comparison_says_what_the_quantum_costs_and_buys() -> None:
+    done = moesim("compare", "three-agents", "--with", f"{QUANTUM}=128,2048", "--replications", "4")
+    assert done.exit_code == 0, done.output
+    text = done.stdout
+    assert text.startswith("mixed_quantum_tokens=2048 against 128: task time -")
+    assert "the longest pause grows" in text
+    for part in (
+        "prefill",
+        "decode",
+        "waiting",
+        "tools",
+        "overlap",
+        "longest pause",
+        "first token",
+    ):
+        assert part in text
+    assert "x2.20 recorded: this plain model falls short of the recorded ratio" in text
+    assert "124 tok/s" in text
+    assert "273 tok/s" in text
+    assert text.splitlines()[-1].startswith("next: moesim run three-agents --set")
+
+
+def test_the_quantum_does_nothing_without_a_decoder() -> None:
+    for name in ("idle-probe", "one-agent"):
+        done = moesim("compare", name, "--with", f"{QUANTUM}=128,2048", "--replications", "2")
+        assert done.stdout.startswith("All settings give the same results")
+
+
+def test_three_settings_are_ranked_and_policies_compared() -> None:
+    options = ["--policy", "ds4", "--policy", "decode-first", "--with", "engine.slot_count=4,6"]
+    done = moesim("compare", "one-agent", *options, "--replications", "2")
+    assert done.exit_code == 0, done.output
+    assert "ranking by task time" in done.stdout
+    assert "  4. " in done.stdout
+
+
+def test_conditions_decide_the_exit_code(tmp_path: Path) -> None:
+    command = ["compare", "cold-probe", "--with", f"{QUANTUM}=128,2048", "--replications", "2"]
+    failed = moesim(*command, "--fail-if", "worst_gap_s>+10%")
+    assert failed.exit_code == 1
+    assert "FAILED: worst_gap_s>+10%" in failed.stdout
+    assert moesim(*command, "--fail-if", "e2e_s.mean>+10%").exit_code == 0
+    assert "no value" in _message(moesim(*command, "--fail-if", "goodput_per_s<-10%"))
+    before = tmp_path / "before.json"
+    assert moesim("run", "cold-probe", "--json", str(before)).exit_code == 0
+    against = ["--baseline", str(before), "--replications", "1", "--fail-if", "e2e_s.mean>+1%"]
+    assert moesim("compare", "cold-probe", *against).exit_code == 0
+    slower = [*against, "--set", f"{QUANTUM}=64"]
+    assert moesim("compare", "cold-probe", *slower).exit_code == 1
+
+
+def test_the_markdown_has_a_table_and_its_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "table.md"
+    options = ["--with", f"{QUANTUM}=128,2048", "--replications", "2", "--markdown", str(path)]
+    assert moesim("compare", "cold-probe", *options).exit_code == 0
+    text = path.read_text()
+    assert "| mixed_quantum_tokens | 128 | 2048 |" in text
+    assert "scenario_hash" in text
+
+
+def test_the_json_of_a_comparison_holds_differences_and_verdict() -> None:
+    options = ["--with", f"{QUANTUM}=128,2048", "--replications", "3", "--json", "-"]
+    document = _json("compare", "three-agents", *options)
+    assert [each["name"] for each in document["settings"]] == [
+        "mixed_quantum_tokens=128",
+        "mixed_quantum_tokens=2048",
+    ]
+    difference = next(d for d in document["differences"] if d["metric"] == "prefill_tokens_per_s")
+    assert difference["share_above"] == 1.0
+    assert difference["difference"]["low"] > 0
+    assert document["ranking"][0] == "mixed_quantum_tokens=2048"
+    assert document["settings"][0]["uncertainty"]["source"] == "seeds"
+
+
+# -- lists --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["policies", "profiles", "scenarios", "metrics"])
+def test_lists_are_tables_and_json(name: str) -> None:
+    assert moesim(name).exit_code == 0
+    listed = _json(name, "--json")
+    assert len(listed) >= 1
+    one = next(iter(listed[0].values()))
+    assert one in moesim(name).stdout
+    described = moesim(name, one)
+    assert described.exit_code == 0
+    assert described.stdout
+    assert _json(name, one, "--json")
+    assert "nope" in refused(name, "nope")
+
+
+def test_schemas_are_json() -> None:
+    assert "clients" in _json("schema", "scenario")["properties"]
+    assert "cost" in _json("schema", "profile")["properties"]
+
+
+def test_policies_tell_their_settings() -> None:
+    text = moesim("policies", "ds4").stdout
+    assert "policy.mixed_quantum_tokens" in text
+    assert "--mixed-prefill-quantum" in text
+
+
+# -- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run", "nope"], "nope"),
+        (["run", "nope.toml"], "nope.toml"),
+        (["run", SMALL, "--set", "policy.mixed_prefill_quantum=3"], QUANTUM),
+        (["run", SMALL, "--set", "clients.probe.count=-1"], "count"),
+        (["run", SMALL, "--set", "clients.probe.start_s=soon"], "start_s"),
+        (["run", SMALL, "--set", "nonsense"], "KEY=VALUE"),
+        (["run", SMALL, "--policy", "fifo"], "fifo"),
+        (["run", SMALL, "--profile", "m9"], "m9"),
+        (["run", SMALL, "--replications", "0"], "--replications"),
+        (["run", SMALL, "--replications", "many"], "--replications"),
+        (["run", SMALL, "--seed", "-1"], "--seed"),
+        (["run", SMALL, "--explain", "worst_gap"], "worst_gap_s"),
+        (["run", "three-agents", "--set", "clients.agents.count=0"], "clients"),
+        (["run", "cold-probe", "--set", "clients.streams.count=6"], "slot_count"),
+        (["compare", SMALL], "--with"),
+        (["compare", SMALL, "--with", "x"], "KEY=V1,V2"),
+        (["compare", SMALL, "--with", f"{QUANTUM}=128,x"], QUANTUM),
+        (["compare", SMALL, "--baseline", "nope.json"], "nope.json"),
+        (["compare", SMALL, "--with", f"{QUANTUM}=1,2", "--fail-if", "e2e_s"], "--fail-if"),
+        (["rum"], "run"),
+        (["run", SMALL, "--jsno", "-"], "--json"),
+    ],
+)
+def test_bad_input_gives_one_message_that_names_it(arguments: list[str], named: str) -> None:
+    assert named in refused(*arguments).splitlines()[0]
+
+
+def test_every_problem_of_a_file_has_its_line(tmp_path: Path) -> None:
+    path = _tiny(tmp_path)
+    path.write_text(path.read_text().replace("rate_per_s = 1.0", "rate_per_s = -1.0\nburst = 3"))
+    lines = refused("run", str(path)).splitlines()
+    assert "rate_per_s" in lines[0]
+    assert "burst" in lines[1]
+    assert all(line.startswith(f"error: {path}:") for line in lines)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 3_000_000, b"x = [", b"\xef\xbb\xbfa = 1"])
+def test_files_that_are_no_scenario_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "noise.toml"
+    path.write_bytes(content)
+    assert "noise.toml" in refused("run", str(path))
+
+
+def test_nothing_is_written_on_bad_input(tmp_path: Path) -> None:
+    outputs = ["--json", str(tmp_path / "a.json"), "--out", str(tmp_path / "frames")]
+    refused("run", SMALL, "--set", "seed=x", *outputs)
+    refused("run", SMALL, "--explain", "nope", *outputs)
+    assert "no folder" in refused("run", SMALL, "--json", str(tmp_path / "no" / "a.json"))
+    assert not list(tmp_path.iterdir())
+
+
+# -- real processes -----------------------------------------------------------------------------
+
+
+def test_json_is_byte_identical_whatever_the_hash_seed(tmp_path: Path) -> None:
+    options = ["compare", "three-agents", "--with", f"{QUANTUM}=128,2048", "--replications", "2"]
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, hash_seed in zip(paths, ("1", "2"), strict=True):
+        done = process(*options, "--json", str(path), PYTHONHASHSEED=hash_seed)
+        assert done.returncode == 0, done.stderr
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_what_cannot_be_encoded_becomes_ascii() -> None:
+    done = process("run", "one-agent", "--replications", "2", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "+-" in done.stdout.decode("ascii")
+    usual = process("run", "one-agent", "--replications", "2", PYTHONIOENCODING="utf-8")
+    assert "\u00b1" in usual.stdout.decode()
+    assert b"\x1b[" not in usual.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m moesim scenarios three-agents | head -1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, cwd=ROOT, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "moesim", "run", "three-agents", "--replications", "100000"]
+        + ["--json", str(tmp_path / "a.json"), "--out", str(tmp_path / "frames")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A background shell may have told its children to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    time.sleep(4)
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130, stderr
+    assert b"interrupted" in stderr
+    assert b"Traceback" not in stderr
+    assert stdout == b""
+    assert not list(tmp_path.iterdir())
+
+
+# -- helpers ------------------------------------------------------------------------------------
+
+
+def _json(*arguments: str) -> Any:
+    done = moesim(*arguments)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def _message(done: Result) -> str:
+    assert done.exit_code == 2
+    return done.stderr
+
+
+def _tiny(folder: Path) -> Path:
+    path = folder / "tiny.toml"
+    path.write_text(
+        """
+[policy]
+kind = "budget"
+[engine]
+gpu_sharing = "fused"
+[profile]
+kind = "linear"
+prefill_token_s = 1e-4
+decode_row_s = 1e-3
+[[clients]]
+kind = "arrivals"
+rate_per_s = 1.0
+request_count = 20
+prompt_tokens = 500
+output_tokens = 20
+"""
+    )
+    return path

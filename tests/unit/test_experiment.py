@@ -1,0 +1,241 @@
+"""Intervals, replications, paired comparison, conditions and grids."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from sim.cli.gate import judge, parse_condition, read_baseline
+from sim.cli.grid import settings_of, split_values
+from sim.cli.wording import is_thin, number, percent, span
+from sim.errors import InputError
+from sim.estimates import interval
+from sim.experiment import (
+    HEADLINES,
+    MOST_REPLICATIONS,
+    Replicated,
+    compare,
+    flatten,
+    paired,
+    ranking,
+    replicate,
+    replicate_all,
+)
+from sim.loading import load_scenario, parse_scenario
+
+OPEN_LOOP = """
+description = "a small queue"
+seed = 3
+[policy]
+kind = "budget"
+step_budget_tokens = 512
+[engine]
+gpu_sharing = "fused"
+[profile]
+kind = "linear"
+prefill_token_s = 1e-4
+decode_row_s = 1e-3
+[[clients]]
+kind = "arrivals"
+rate_per_s = 1.0
+request_count = 40
+prompt_tokens = { dist = "lognormal", median = 500, sigma = 0.5 }
+output_tokens = 20
+"""
+
+
+def run_of(name: str, **values: list[float]) -> Replicated:
+    arrays = {metric: np.array(row) for metric, row in values.items()}
+    empty: Any = None
+    return Replicated(empty, 1, name, arrays, empty)
+
+
+@given(st.lists(st.integers(-(10**6), 10**6).map(float), min_size=2, max_size=30))
+@settings(deadline=None)
+def test_the_interval_is_students(values: list[float]) -> None:
+    found = interval(values)
+    if min(values) == max(values):
+        assert (found.low, found.mean, found.high) == (values[0],) * 3
+        return
+    error = np.std(values, ddof=1) / math.sqrt(len(values))
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=error)
+    scale = max(map(abs, values))
+    assert found.low == pytest.approx(low, rel=1e-7, abs=1e-9 * scale)
+    assert found.high == pytest.approx(high, rel=1e-7, abs=1e-9 * scale)
+    assert found.run_low == min(values)
+    assert found.run_high == max(values)
+
+
+def test_one_run_has_no_interval_and_no_value_has_nothing() -> None:
+    one = interval([4.0])
+    assert one.mean == 4.0
+    assert math.isnan(one.low)
+    assert math.isnan(interval([math.nan]).mean)
+    assert interval([1.0, math.nan, 3.0]).count == 2
+
+
+def test_flatten_gives_dotted_paths_and_nan_for_missing() -> None:
+    flat = flatten({"a": 1, "b": {"mean": 2.5, "p50": None}, "clients": {"x": {"a": 3}}, "t": "s"})
+    assert flat.keys() == {"a", "b.mean", "b.p50", "clients.x.a"}
+    assert math.isnan(flat["b.p50"])
+
+
+def test_pairing_sees_what_the_spread_of_runs_hides() -> None:
+    base = run_of("a", task=[100.0, 200.0, 300.0], only=[1.0, 1.0, 1.0])
+    other = run_of("b", task=[99.0, 198.9, 299.1])
+    found = paired("task", base, other)
+    assert found.difference.high < 0
+    assert found.share_below == 1.0
+    assert found.ratio == pytest.approx(597 / 600)
+    assert [each.metric for each in compare([base, other], base)] == ["task"]
+    assert ranking([base, other], "task") == ["b", "a"]
+    assert ranking([base, other], "task", descending=True) == ["a", "b"]
+    assert ranking([other, base], "only") == ["a", "b"]
+
+
+def test_replications_differ_and_settings_share_their_workload() -> None:
+    scenario = parse_scenario(OPEN_LOOP)
+    slower = parse_scenario(OPEN_LOOP, overrides=["policy.step_budget_tokens=64"])
+    a, b = replicate_all([("512", scenario), ("64", slower)], 3)
+    assert a.count == b.count == 3
+    assert len(set(a.values["new_prefill_tokens"])) == 3
+    assert a.values["new_prefill_tokens"].tolist() == b.values["new_prefill_tokens"].tolist()
+    assert a.summary()["ttft_s"]["mean"] == pytest.approx(a.values["ttft_s.mean"].mean())
+    assert a.uncertainty()["source"] == "seeds"
+    again = replicate(scenario, 3)
+    for metric, values in a.values.items():
+        np.testing.assert_array_equal(values, again.values[metric])
+
+
+def test_auto_stops_when_sharp_and_by_count() -> None:
+    fixed = OPEN_LOOP.replace('{ dist = "lognormal", median = 500, sigma = 0.5 }', "500")
+    fixed = fixed.replace("rate_per_s = 1.0", 'rate_per_s = 1.0\nprocess = "constant"')
+    assert replicate(parse_scenario(fixed), "auto").count == 5
+    few = OPEN_LOOP.replace("request_count = 40", "request_count = 2")
+    assert replicate(parse_scenario(few), "auto").count == MOST_REPLICATIONS
+    assert "makespan_s" in HEADLINES
+
+
+def test_no_replication_is_refused() -> None:
+    with pytest.raises(InputError, match="at least 1"):
+        replicate(load_scenario("one-agent"), 0)
+
+
+# -- conditions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "relative", "is_change"),
+    [
+        ("worst_gap_s>+10%", 0.1, True, True),
+        (" ttft_s.p90 < -5% ", -0.05, True, True),
+        ("clients.agents.task_s.mean>+0.5", 0.5, False, True),
+        ("worst_gap_s>2.5", 2.5, False, False),
+    ],
+)
+def test_conditions(text: str, limit: float, relative: bool, is_change: bool) -> None:
+    found = parse_condition(text)
+    assert found.limit == pytest.approx(limit)
+    assert (found.relative, found.is_change) == (relative, is_change)
+
+
+@pytest.mark.parametrize(
+    "text", ["worst_gap_s", "worst_gap_s>10%", "worst_gap_s>=1", "nope>+1%", "worst_gap_s>+x%", ""]
+)
+def test_bad_conditions_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_condition(text)
+
+
+def judged(text: str, base: list[float], other: list[float]) -> bool:
+    condition = parse_condition(text)
+    a, b = {condition.metric: np.array(base)}, {condition.metric: np.array(other)}
+    return judge(condition, a, b, "b").failed
+
+
+def test_a_condition_fails_only_if_estimate_and_interval_agree() -> None:
+    base = [1.0, 1.0, 1.0, 1.0]
+    assert judged("worst_gap_s>+10%", base, [1.2, 1.21, 1.19, 1.2])
+    assert not judged("worst_gap_s>+10%", base, [1.0, 1.6, 0.9, 1.3])  # 20 %, but who knows
+    assert not judged("worst_gap_s>+10%", base, [1.05, 1.05, 1.06, 1.05])
+    assert judged("worst_gap_s>+10%", [1.0], [1.2])
+    assert judged("worst_gap_s<-10%", base, [0.8, 0.8, 0.81, 0.8])
+    assert judged("worst_gap_s>2.5", base, [3.0, 3.0, 3.1, 3.0])
+    assert judged("worst_gap_s>+0.5", base, [3.0, 3.0, 3.1, 3.0])
+
+
+def test_a_missing_number_is_refused() -> None:
+    with pytest.raises(InputError, match="no value in b"):
+        judged("worst_gap_s>+10%", [1.0], [math.nan])
+    with pytest.raises(InputError, match="no value in the base"):
+        judged("worst_gap_s>+10%", [], [1.0])
+    with pytest.raises(InputError, match="0 in the base"):
+        judged("worst_gap_s>+10%", [0.0], [1.0])
+
+
+def test_baselines_are_the_json_of_run_or_compare(tmp_path: Path) -> None:
+    path = tmp_path / "before.json"
+    path.write_text(json.dumps({"values": {"worst_gap_s": [1.0, None]}}))
+    name, values = read_baseline(path)
+    assert name == "baseline before.json"
+    assert np.isnan(values["worst_gap_s"][1])
+    path.write_text(json.dumps({"settings": [{"values": {"worst_gap_s": [2.0]}}]}))
+    assert read_baseline(path)[1]["worst_gap_s"].tolist() == [2.0]
+    for text in ("", "[]", "{}", '{"settings": []}', '{"values": {"a": "x"}}', "nope"):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"before\.json"):
+            read_baseline(path)
+
+
+# -- grids and words ---------------------------------------------------------------------------
+
+
+def test_a_grid_is_the_product_of_policies_and_values() -> None:
+    found = settings_of(["ds4", "budget"], ["a.x=1,2", "b=[1,2],3"])
+    assert len(found) == 8
+    assert found[0].name == "ds4 x=1 b=[1,2]"
+    assert found[0].overrides == ("a.x=1", "b=[1,2]")
+    assert [each.name for each in settings_of([], ["a.x=1,2,1"])] == ["x=1", "x=2"]
+    assert split_values('"a,b",{ k = "c,d" },3') == ['"a,b"', '{ k = "c,d" }', "3"]
+
+
+@pytest.mark.parametrize("grids", [["x"], ["=1"], ["x="], ["x=1,,2"], ["x=1", "x=2"]])
+def test_bad_grids_are_refused(grids: list[str]) -> None:
+    with pytest.raises(InputError):
+        settings_of([], grids)
+
+
+def test_a_grid_of_thousands_is_refused() -> None:
+    values = ",".join(map(str, range(60)))
+    with pytest.raises(InputError, match="60 settings"):
+        settings_of([], [f"x={values}"])
+
+
+def test_numbers_have_three_digits() -> None:
+    values = [0.0, 5.0, 0.58123, 4.0301, 113.4, 1524.1, -0.0312, 1e-12, math.nan, math.inf]
+    said = ["0", "5", "0.581", "4.03", "113", "1,524", "-0.0312", "0", "-", "inf"]
+    assert [number(value) for value in values] == said
+    assert [percent(v) for v in (0.0, 0.014, 0.61, -1e-9)] == ["0 %", "1.4 %", "61 %", "0 %"]
+    assert span(0.32, 0.37, percent) == "32-37 %"
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_every_float_can_be_said(value: float) -> None:
+    assert number(value)
+
+
+def test_a_thin_percentile_rests_on_fewer_than_ten_values_beyond_it() -> None:
+    assert is_thin("p90", 99)
+    assert not is_thin("p90", 100)
+    assert is_thin("p99", 999)
+    assert not is_thin("p99", 1000)
+    assert not is_thin("mean", 1)
+    assert not is_thin("p50", 3)
