@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint types docs bench profiles constraints clean
+.PHONY: run test lint types docs bench readme profiles constraints clean
 
 run: $(READY)
 	@$(BIN)/moesim run one-agent
@@ -26,6 +26,11 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python tests/bench/bench_open_loop.py
+
+# Write into the README what its commands print now, and draw its picture.
+readme: $(READY)
+	$(BIN)/python -m figures.speed_by_quantum figures/drawn
+	MOESIM_UPDATE_README=1 $(BIN)/python -m pytest -q tests/e2e/test_readme.py
 
 # Re-make the shipped profiles from calibration/data.
 profiles: $(READY)

@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""Pictures of results, one module a figure: ``data() -> frame`` and ``draw(frame, axes)``."""

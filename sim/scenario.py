@@ -275,6 +275,8 @@ class PolicyChoice:
 
     def build(self) -> Any:
         """Return a fresh policy object."""
+        if self.parameters is None:
+            return self.policy_class()
         return self.policy_class(self.parameters)
 
     def settings(self) -> dict[str, Any]:
