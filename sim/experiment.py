@@ -15,6 +15,7 @@ import numpy as np
 
 from sim.errors import InputError, Problem
 from sim.estimates import LEVEL, Floats, Interval, interval
+from sim.manifest import make_manifest
 from sim.metrics import summary
 from sim.results import Results
 from sim.scenario import Scenario
@@ -212,11 +213,13 @@ def replicate_all(
             results = simulate(scenario, own_seed, replication=index, fast_forward=fast_forward)
             mine.append({**flatten(summary_of(results, scenario)), **variants(results)})
             if not index:
-                results.scenario, results.seed = scenario, own_seed
                 firsts.append(results)
             progress()
         if replications == "auto" and index + 1 >= FEWEST_REPLICATIONS and all(map(_sharp, rows)):
             break
+    for (_, scenario), own_seed, first in zip(settings, seeds, firsts, strict=True):
+        first.scenario, first.seed = scenario, own_seed
+        first.manifest = make_manifest(scenario, seed=own_seed, replications=index + 1)
     return [
         Replicated(scenario, own_seed, name, _columns(mine), first)
         for (name, scenario), own_seed, mine, first in zip(

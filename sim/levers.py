@@ -33,13 +33,14 @@ class Lever:
         The setting, dotted.
     gain
         Relative reduction of the objective.
-    pause_s
-        Longest pause with it; NaN if there is none.
+    pause_before_s, pause_s
+        Longest pause without and with it; NaN if there is none.
     """
 
     key: str
     value: int
     gain: float
+    pause_before_s: float
     pause_s: float
 
 
@@ -95,7 +96,8 @@ def find_lever(
         there = flatten(summary_of(results, scenario))
         gain = 1 - there.get(objective, math.nan) / now
         if gain >= WORTH:
-            found.append(Lever(key, value, gain, there.get("worst_gap_s", math.nan)))
+            pauses = [each.get("worst_gap_s", math.nan) for each in (values, there)]
+            found.append(Lever(key, value, gain, *pauses))
     if not found:
         return Search(tried_count, None)
     most = max(lever.gain for lever in found)

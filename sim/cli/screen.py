@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from sim.cli.terminal import make_table, render
 from sim.cli.wording import change, number, percent, percentile, rate, seconds, span
@@ -18,6 +19,7 @@ from sim.results import Results
 from sim.scenario import AgentsClient, ArrivalsClient, ReplayClient, Scenario
 
 MOST_ROWS = 7
+"""Of the table; with the sentence on two lines, heads, lever and next command they are twelve."""
 LITTLE = 0.05
 PARTS = {
     "prefill": "own_prefill_s",
@@ -54,9 +56,9 @@ class Row:
 ROWS = (
     Row("request time", "e2e_s.mean", seconds, tail="p90"),
     Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90"),
-    Row("prefill speed (union)", "prefill_tokens_per_s", rate, ("prefill_tokens_per_s",)),
+    Row("prefill speed, union", "prefill_tokens_per_s", rate, ("prefill_tokens_per_s",)),
     Row(
-        "decode speed (union)",
+        "decode speed, union",
         "decode_tokens_per_s",
         rate,
         ("decode_tokens_per_s", "decode_tokens_per_s.all"),
@@ -112,10 +114,10 @@ def run_screen(
     heads = ["", "mean of runs" if several else "simulated"]
     heads += ["95 %", "single runs"] if several else []
     table = make_table([*heads, "basis", "recorded"], ["left", "left"])
-    for cells in list(_rows(run, recorded, inside))[:MOST_ROWS]:
+    group = agent_group(run.scenario)
+    for cells in islice(_rows(run, recorded, inside), MOST_ROWS - bool(group)):
         table.add_row(*cells)
     lines = render([table]).splitlines()
-    group = agent_group(run.scenario)
     if group:
         shares = ", ".join(f"{name} {percent(part)}" for name, part in spent(run, group).items())
         lines.insert(2, f"  = {shares}")
@@ -144,7 +146,7 @@ def sentence(run: Replicated, search: Search) -> str:
             most = max(parts, key=lambda name: parts[name])
             opening += f", most of it goes to {most} ({percent(parts[most])})"
         return f"{opening}: no setting of {scenario.policy.kind} that was tried gains 2 % or more."
-    pause, now = best.pause_s, run.mean("worst_gap_s")
+    pause, now = best.pause_s, best.pause_before_s
     text = f"{opening}; {best.key}={best.value} cuts {objective_name(scenario)} by "
     text += percent(best.gain)
     if math.isnan(pause) or math.isnan(now):
@@ -160,12 +162,11 @@ def lever_line(run: Replicated, search: Search) -> str:
     if not search.tried_count:
         count = run.mean("request_count")
         return f"biggest lever: not tried ({number(count)} requests are too many to repeat unasked)"
-    tried = f"of {search.tried_count} settings tried on the same workload"
     if search.best is None:
-        return f"biggest lever: none {tried}"
+        return f"biggest lever: none of {search.tried_count} settings tried on the same workload"
     best = search.best
     gain = f"{objective_name(run.scenario)} {change(-best.gain)}"
-    return f"biggest lever: {best.key}={best.value} ({gain}) {tried}"
+    return f"biggest lever of {search.tried_count}: {best.key}={best.value} ({gain})"
 
 
 def next_command(run: Replicated, search: Search) -> str:
@@ -188,7 +189,7 @@ def next_command(run: Replicated, search: Search) -> str:
             )
             if count is not None:
                 more = f"moesim run {name} --set {group}count={count + 2}"
-                return f"{more}  (does it matter with more agents?)"
+                return f"{more}  (with more agents?)"
         return f"moesim run {name} --explain ttft_s"
     table, _, short = key.partition(".")
     now = settings[short] if table == "policy" else getattr(run.scenario.engine, short)
@@ -207,7 +208,9 @@ def _rows(
         figure = next((recorded[path] for path in row.recorded if path in recorded), None)
         base = row.metric.rpartition(".")[0]
         value, count = run.mean(f"{base}.{row.tail}"), run.mean(f"{base}.count")
-        tail = percentile(row.tail, value, count, row.say) if row.tail and count > 1 else ""
+        tail = ""
+        if row.tail and count > 1 and run.count == 1:
+            tail = percentile(row.tail, value, count, row.say)
         cells = _value(run, row.metric, row.say, tail)
         shown = basis
         if figure is not None and inside:

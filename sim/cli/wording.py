@@ -75,7 +75,7 @@ def is_thin(name: str, count: float) -> bool:
 def percentile(name: str, value: float, count: float, say: Callable[[float], str]) -> str:
     """Return a percentile, with its count and a mark when it rests on few values."""
     text = f"{name} {say(value)}"
-    return f"{text} (! n={count:,.0f})" if is_thin(name, count) else text
+    return f"{text} (n={count:,.0f}!)" if is_thin(name, count) else text
 
 
 def lookup(tree: Mapping[str, Any], path: str) -> float:

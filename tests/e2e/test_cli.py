@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -95,9 +96,9 @@ def test_the_first_screen_has_at_most_twelve_lines_and_says_what_to_do(name: str
     done = moesim("run", name)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert len(lines) <= 12
+    assert sum(max(1, math.ceil(len(line) / 80)) for line in lines) <= 12
     assert lines[0].endswith(".")
-    assert lines[-2].startswith("biggest lever: ")
+    assert lines[-2].startswith("biggest lever")
     assert lines[-1].startswith("next: moesim ")
     assert "inside" in done.stdout or "outside" in done.stdout
     assert all(line.startswith("warning: ") for line in done.stderr.splitlines())
@@ -118,7 +119,7 @@ def test_one_agent_gains_nothing_and_three_gain_from_the_quantum() -> None:
 
 
 def test_a_thin_percentile_is_marked() -> None:
-    assert "(! n=60)" in moesim("run", "three-agents").stdout
+    assert "(n=60!)" in moesim("run", "three-agents").stdout
 
 
 def test_assumed_costs_are_called_assumed(tmp_path: Path) -> None:
@@ -128,7 +129,9 @@ def test_assumed_costs_are_called_assumed(tmp_path: Path) -> None:
 
 
 def test_several_runs_show_the_interval_of_the_mean_beside_the_spread() -> None:
-    head = moesim("run", "one-agent", "--replications", "3").stdout.splitlines()[1]
+    lines = moesim("run", "one-agent", "--replications", "3").stdout.splitlines()
+    assert len(lines) <= 12
+    head = lines[1]
     assert head.split() == ["mean", "of", "runs", "95", "%", "single", "runs", "basis", "recorded"]
 
 
