@@ -90,7 +90,7 @@ class Digest:
             return
         top = max([request.request_id for request in requests])
         if top >= self._size:
-            self._grow(max(top + 1, 2 * self._size, 64))
+            self._grow(max(top + 1, self._size + self._size // 4, 64))
         for request in requests:
             key = request.request_id
             self.client[key] = self.clients.code(request.client)

@@ -1,7 +1,7 @@
 """Observers are told what happened and can change nothing; recorders turn it into results.
 
 Both recorders only append in the hot loop and digest blocks of runs with numpy. `SummaryRecorder`
-drops each block after its digest: memory grows by less than 300 bytes a request. `Recorder` keeps
+drops each block after its digest: memory grows by about 300 bytes a request. `Recorder` keeps
 the flattened blocks too: works, and who was in them, and every token.
 """
 
