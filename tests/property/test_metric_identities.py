@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simpy import Event
 
 from sim import intervals
 from sim.cost.launches import LaunchCut
@@ -180,7 +181,7 @@ def play(case: Case, monkeypatch: pytest.MonkeyPatch) -> tuple[Results, Results,
 
 def session(
     world: World, index: int, start_ms: int, turns: Sequence[tuple[int, int, int]]
-) -> Iterator[Any]:
+) -> Generator[Event, Any, None]:
     yield world.env.timeout(to_ps(start_ms / 1000))
     name, segments = f"agents/{index}", []
     for turn, (new, output, pause_ms) in enumerate(turns):
@@ -246,13 +247,13 @@ def test_recorders_against_one_work_at_a_time(case: Case) -> None:
         gaps = np.diff(naive.tokens[request.request_id])
         worst = max(gaps, default=-1)
         assert near(r["worst_gap_s"][i], worst / PS_PER_S if worst >= 0 else math.nan)
-        for column, instant in (
+        for busy_column, instant in (
             ("busy_before_submit_s", request.submit_ps),
             ("busy_before_finish_s", request.finish_ps),
         ):
-            if instant >= 0 and not math.isnan(r[column][i]):
+            if instant >= 0 and not math.isnan(r[busy_column][i]):
                 busy = np.clip(instant, begin, end) - begin
-                assert r[column][i] == int(busy.sum()) / PS_PER_S
+                assert r[busy_column][i] == int(busy.sum()) / PS_PER_S
     assert works["launch_count"].tolist() == naive.launch_counts
 
 
