@@ -22,7 +22,7 @@ from sim.phases import (
 )
 from sim.results import Results
 from sim.retention import mean_retention
-from sim.spread import NAN, Floats, Mask, distribution, gap_metrics
+from sim.spread import NAN, ROUNDING_S, Floats, Mask, distribution, gap_metrics
 
 AGENT_LIMIT = 64
 """Agents of a group that are listed one by one; their distributions hold all."""
@@ -215,6 +215,7 @@ def agent_metrics(results: Results, mask: Mask, *, listed: bool) -> Summary:
     prefill, decode = total(r["own_prefill_s"]), total(r["own_decode_s"])
     tool = total(np.where(r["pause_kind"] == "tool", r["pause_before_s"], 0.0))
     waiting, task = e2e - prefill - decode, e2e + tool
+    waiting[np.abs(waiting) < ROUNDING_S] = 0.0
     first, last = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
     np.minimum.at(first, agent, r["submit_s"][done])
     np.maximum.at(last, agent, r["finish_s"][done])

@@ -22,8 +22,8 @@ from sim.units import to_ps
 if TYPE_CHECKING:
     from sim.results import Results
 
-BLOCK_ENTRIES = 4096
-"""Runs and admissions that are digested at once."""
+BLOCK_ENTRIES = 1024
+"""Runs and admissions that are digested at once: more keep more objects alive, and slower."""
 
 
 class Observer(Protocol):
