@@ -13,7 +13,7 @@ import numpy as np
 from sim import intervals
 from sim.intervals import Intervals
 from sim.results import Results
-from sim.spread import NAN, Floats, Mask
+from sim.spread import NAN, Mask
 
 PrefillVariant = Literal["start", "submit", "executor"]
 DecodeVariant = Literal["tokens", "executor"]
@@ -167,14 +167,3 @@ def _work_intervals(results: Results, mask: Mask, *, prefill: bool) -> Intervals
 
 def _ratio(amount: float, span_s: float) -> float:
     return amount / span_s if span_s > 0 else NAN
-
-
-__all__ = [
-    "Floats",
-    "decode_intervals",
-    "decode_tokens_per_s",
-    "overlap",
-    "overlap_sampled",
-    "prefill_intervals",
-    "prefill_tokens_per_s",
-]
