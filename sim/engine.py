@@ -111,8 +111,9 @@ class Engine:
         elif isinstance(span, _Job):
             span.job.request.ready_ps = int(self.env.now)
             self.ledger.observer.job_done(span.job, int(self.env.now))
-        if self._notified:  # clients that react without delay come before the decision
-            self._notified = False
+        told, self._notified = self._notified, False
+        if told and self.env.peek() <= self.env.now:
+            # Clients that react without delay come before the decision.
             self._sleep(int(self.env.now), _IDLE)
         else:
             self._decide()
@@ -122,7 +123,7 @@ class Engine:
         view = self.view
         now_ps = view.now_ps = int(self.env.now)
         for _ in range(FRUITLESS_LIMIT):
-            if self.lock.wins():
+            if self.lock.jobs and self.lock.wins():
                 return self._start_job()
             plan = self._ask()
             if plan.admit or plan.preempt:
@@ -144,15 +145,19 @@ class Engine:
         """Lay the plan out and sleep until its run ends."""
         single = not self.fast_forward or bool(self.lock.jobs)
         works = plan.cycle[:1] if single else plan.cycle
-        ready_ps = max([row.ready_ps for row in rows_of(works[0])])
-        if ready_ps >= FOREVER_PS:  # the work waits for a job
-            return self._start_job()
-        if not self.cost.pure and ready_ps > self.view.now_ps:  # priced when it starts, not before
-            return self._sleep(ready_ps, _IDLE)
+        if self.layout.waits:
+            ready_ps = max([row.ready_ps for row in rows_of(works[0])])
+            if ready_ps >= FOREVER_PS:  # the work waits for a job
+                return self._start_job()
+            if not self.cost.pure and ready_ps > self.view.now_ps:  # priced when it starts
+                return self._sleep(ready_ps, _IDLE)
         peek_ps = self.env.peek()
         run = self.layout.run(works, plan, self.view, peek_ps, single)
         self._guard(works, peek_ps)
-        return self._sleep(run.end_ps(run.count), _Works(run, works[: run.length]))
+        return self._sleep(
+            run.end_ps(run.count),
+            _Works(run, works if run.length == len(works) else works[: run.length]),
+        )
 
     def _start_job(self) -> None:
         job = self.lock.jobs.popleft()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from sim.cost import Cost
 from sim.errors import InvariantError
-from sim.request import Plan, Work, rows_of
+from sim.request import Plan, Request, Work, rows_of
 from sim.run import Run
 from sim.units import FOREVER_PS
 from sim.view import View
@@ -62,10 +62,15 @@ class Layout:
             Lay out one work only (fast-forward off, or somebody waits for the lock).
         """
         cost, length, now_ps = self.cost, len(works), view.now_ps
+        if length == 1 and cost.pure and not self.waits:
+            run = self._repeated(works[0], plan, view, single)
+            if run is not None:
+                return run
         steps_before = [0]
         for work in works:
             steps_before.append(steps_before[-1] + (1 if work.decode else 0))
-        limit = 1 if single else self._limit(works, steps_before, plan.repeat, view)
+        limit = self._limit(works, steps_before, 1 if single else plan.repeat, view)
+        limit = 1 if single else limit
         prefills = [[(row.context_tokens, tokens) for row, tokens in w.prefill] for w in works]
         sums = [sum([row.context_tokens for row in w.decode]) for w in works]
         after = [bool(w.prefill) for w in works[-1:]] + [bool(w.prefill) for w in works[:-1]]
@@ -106,6 +111,52 @@ class Layout:
         horizon_ps = plan.until_ps if cost.pure else min(plan.until_ps, peek_ps)
         return self._listed(works, steps_before, limit, begin_ps, horizon_ps, price_ps)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a row can be unready when the engine is free."""
+        gaps = self.host_gap_ps or self.chunk_gap_ps or self.varied_gap_count
+        return bool(gaps or self.save_tokens)
+
+    def _repeated(self, work: Work, plan: Plan, view: View, single: bool) -> Run | None:
+        """Lay out one work, repeated, where nothing waits; None if there is no closed form.
+
+        The same as `run` for a cycle of one, written out because most runs are such.
+        """
+        cost, limit, rows, context_sum = self.cost, plan.repeat, len(work.decode), 0
+        prefill = []
+        for row, tokens in work.prefill:
+            if not 0 < tokens <= row.left_tokens:
+                raise _wrong_tokens(row, tokens)
+            limit = min(limit, row.left_tokens // tokens)
+            prefill.append((row.context_tokens, tokens))
+        for row in work.decode:
+            context_sum += row.context_tokens
+            if row._output_left < limit:
+                limit = row._output_left
+        if view.kv_free_tokens < FOREVER_PS >> 1:
+            growth = rows + sum([tokens for _, tokens in prefill])
+            limit = max(1, min(limit, view.kv_free_tokens // growth))
+        after = view.last_kind in ("prefill", "mixed")
+        if single or (cost.minds_prefill_before and rows and after != bool(prefill)):
+            limit = 1
+        first_ps = cost.price_ps(prefill, rows, context_sum, after)
+        if limit == 1:
+            return Run(view.now_ps, 1, 1, (first_ps,), (0,))
+        steady = cost.steady_cycles(prefill, rows, context_sum)
+        if steady == 1:
+            return None
+        next_ps = cost.price_ps(
+            [(context + tokens, tokens) for context, tokens in prefill],
+            rows,
+            context_sum + rows,
+            after,
+        )
+        limit = min(limit, steady, LONGEST_WORKS)
+        run = Run(view.now_ps, 1, limit, (first_ps,), (next_ps - first_ps,))
+        if plan.until_ps < FOREVER_PS:
+            run.count = max(1, run.begun_before(plan.until_ps))
+        return run
+
     def _steady_cycles(
         self,
         works: Sequence[Work],
@@ -131,10 +182,7 @@ class Layout:
         for j, work in enumerate(works):
             for row, tokens in work.prefill:
                 if not 0 < tokens <= row.left_tokens:
-                    raise InvariantError(
-                        f"the policy asks for {tokens} tokens of request {row.request_id}, "
-                        f"which has {row.left_tokens} left to prefill"
-                    )
+                    raise _wrong_tokens(row, tokens)
                 full, rest = divmod(row.left_tokens, tokens)
                 limit = min(limit, full * length + j if rest else (full - 1) * length + j + 1)
                 growth += tokens
@@ -160,7 +208,7 @@ class Layout:
         length = len(works)
         if self.varied_gap_count and any([row._gaps_ps for w in works for row in w.decode]):
             return None
-        if not (self.host_gap_ps or self.chunk_gap_ps):
+        if not self.waits:
             return 0
         if length == 1:
             gap_ps = self.host_gap_ps if works[0].decode else 0
@@ -214,3 +262,10 @@ class Layout:
             for row, _ in work.prefill:
                 ready[row] = end_ps + self.chunk_gap_ps
         return Run(begins[0], length, len(ends), begins=begins, ends=ends)
+
+
+def _wrong_tokens(row: Request, tokens: int) -> InvariantError:
+    return InvariantError(
+        f"the policy asks for {tokens} tokens of request {row.request_id}, "
+        f"which has {row.left_tokens} left to prefill"
+    )

@@ -101,8 +101,6 @@ class Ledger:
         """
         view, count, length = self.view, run.count, run.length
         cycles, rest = divmod(count, length)
-        # All decode works of a cycle have the same rows: their first token is that of the first.
-        first_step = next((j for j in range(length) if works[j].decode), 0)
         for j in [*range(rest, length), *range(rest)] if cycles else range(rest):
             work, times = works[j], cycles + (j < rest)
             last = (times - 1) * length + j
@@ -112,10 +110,11 @@ class Ledger:
             if work.decode:
                 view.last_decode_end_ps = end_ps
                 view.kv_free_tokens -= times * len(work.decode)
-                first_ps = run.end_ps(first_step + 1)
                 for row in work.decode:
                     row.context_tokens += times
-                    self._emit(row, times, first_ps, end_ps)
+                    if row.first_token_ps < 0:
+                        row.first_token_ps = _first_step_end_ps(run, works)
+                    self._emit(row, times, end_ps)
             if work.prefill:
                 view.last_kind = "mixed" if work.decode else "prefill"
                 view.last_chunk_tokens = sum([tokens for _, tokens in work.prefill])
@@ -140,12 +139,12 @@ class Ledger:
         if row.left_tokens:
             row.claim = self.claim(row, view) if self.claim is not None else None
         elif self.token_from_prefill:
-            self._emit(row, 1, end_ps, end_ps)
+            if row.first_token_ps < 0:
+                row.first_token_ps = end_ps
+            self._emit(row, 1, end_ps)
 
-    def _emit(self, row: Request, times: int, first_ps: int, end_ps: int) -> None:
-        """Give ``times`` tokens to a row, the first at ``first_ps``, the last at ``end_ps``."""
-        if row.first_token_ps < 0:
-            row.first_token_ps = first_ps
+    def _emit(self, row: Request, times: int, end_ps: int) -> None:
+        """Give ``times`` tokens to a row, the last at ``end_ps``."""
         row.generated_tokens += times
         row._output_left -= times
         if row._output_left <= 0:
@@ -193,3 +192,8 @@ class Ledger:
             f"{len(view.waiting)} waiting [{waiting}], {len(view.running)} running [{running}], "
             f"{len(self.lock.jobs)} jobs wait for the lock"
         )
+
+
+def _first_step_end_ps(run: Run, works: Sequence[Work]) -> int:
+    """Return the end of the first decode work of a run; all of them have the same rows."""
+    return run.end_ps(next(j for j, work in enumerate(works) if work.decode) + 1)

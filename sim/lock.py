@@ -29,7 +29,5 @@ class RawLock:
         self._barging, self._random = barging_probability, random
 
     def wins(self) -> bool:
-        """Return whether a waiting job takes the engine at this boundary."""
-        if not self.jobs:
-            return False
+        """Return whether the jobs that wait take the engine at this boundary."""
         return not self._barging or self._random.random() >= self._barging

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,7 @@ def scenario_name(scenario: Scenario) -> str:
     return Path(scenario.path).stem if scenario.path else ""
 
 
+@cache
 def moesim_version() -> str:
     """Return the installed version of moesim, ``unknown`` in a bare checkout."""
     try:
@@ -62,6 +64,7 @@ def moesim_version() -> str:
         return "unknown"
 
 
+@cache
 def moesim_commit() -> str | None:
     """Return the git commit of the checkout that runs, None when moesim runs from elsewhere."""
     root = Path(__file__).resolve().parents[1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from sim.clients import make_client
 from sim.cost.build import build_cost
 from sim.kv import KvStore
+from sim.manifest import make_manifest
 from sim.recorder import Recorder, SummaryRecorder
 from sim.results import Results
 from sim.scenario import Scenario
@@ -56,6 +57,7 @@ def simulate(
         launch_cut=engine.launch_cut,
         warm_up_s=scenario.warm_up_s,
     )
+    used_seed = scenario.seed if seed is None else seed
     world = World(
         scenario.policy.build(),
         build_cost(scenario.profile, engine),
@@ -64,7 +66,7 @@ def simulate(
         kv=KvStore(
             partial_reuse=scenario.kv.partial_reuse, shared_prefix=scenario.kv.shared_prefix
         ),
-        seed=scenario.seed if seed is None else seed,
+        seed=used_seed,
         replication=replication,
         fast_forward=fast_forward,
         audit=audit,
@@ -83,6 +85,8 @@ def simulate(
         "work_count": world.engine.work_count,
     }
     results.draws = world.draws
+    results.scenario, results.seed = scenario, used_seed
+    results.manifest = make_manifest(scenario, seed=used_seed, replications=1)
     return results
 
 
