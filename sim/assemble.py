@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.block import KINDS, Block, Ints
-from sim.digest import NEVER_PS, STATUSES, Digest
+from sim.digest import NEVER_PS, REQUEST_FIELDS, STATUSES, Digest
 from sim.errors import InvariantError
-from sim.recorder import REQUEST_FIELDS, SummaryRecorder
 from sim.results import Results, Table
 from sim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from sim.recorder import SummaryRecorder
 
 
 def assemble(recorder: SummaryRecorder, blocks: Sequence[Block] | None) -> Results:

@@ -23,6 +23,15 @@ NEVER_PS = np.iinfo(np.int64).max
 
 STATUSES = ("waiting", "running", "completed", "rejected", "unfinished")
 
+REQUEST_FIELDS = (
+    "request_id", "client", "agent_index", "turn_index",
+    "submit_ps", "admit_ps", "first_token_ps", "finish_ps",
+    "prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens",
+    "context_tokens", "slot_index", "status",
+    "pause_before_ps", "pause_kind",
+)  # fmt: skip
+"""Columns of `SummaryRecorder.columns`."""
+
 
 def gap_edges_ps(stall_threshold_ps: int) -> Ints:
     """Return upper edges of the bins of gaps: 0, then 1 us to a day; one of them is the threshold.

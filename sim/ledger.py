@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from sim.errors import InvariantError
 from sim.layout import Layout
 from sim.lock import RawLock
+from sim.observer import Observer
 from sim.policies import Policy
-from sim.recorder import Observer
 from sim.request import Job, Plan, Request, Work
 from sim.run import Run
 from sim.units import FOREVER_PS

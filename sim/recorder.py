@@ -1,4 +1,4 @@
-"""Observers are told what happened and can change nothing; recorders turn it into results.
+"""Recorders are observers that turn what happened into results.
 
 Both recorders only append in the hot loop and digest blocks of runs with numpy. `SummaryRecorder`
 drops each block after its digest: memory grows by about 300 bytes a request. `Recorder` keeps
@@ -8,12 +8,13 @@ the flattened blocks too: works, and who was in them, and every token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.assemble import assemble
 from sim.block import Block, Ints
-from sim.digest import STATUSES, Digest, Names, is_endless
+from sim.digest import REQUEST_FIELDS, STATUSES, Digest, Names, is_endless
 from sim.request import Job, Request, Work
 from sim.run import Run
 from sim.spans import Entry, Flattener
@@ -24,76 +25,6 @@ if TYPE_CHECKING:
 
 BLOCK_ENTRIES = 1024
 """Runs and admissions that are digested at once: more keep more objects alive, and slower."""
-
-
-class Observer(Protocol):
-    """What the engine tells. All calls come in order of time, after the fact."""
-
-    def submitted(self, request: Request) -> None:
-        """Note a new request, also one that is rejected next."""
-        ...
-
-    def admitted(self, request: Request) -> None:
-        """Note that a request runs from now on, for the first time or again."""
-        ...
-
-    def preempted(self, request: Request) -> None:
-        """Note that a request lost its KV and waits again."""
-        ...
-
-    def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
-        """Note that the first ``count`` works of a run were executed; ``works`` is its cycle."""
-        ...
-
-    def job_done(self, job: Job, end_ps: int) -> None:
-        """Note the end of a job."""
-        ...
-
-    def finished(self, request: Request) -> None:
-        """Note that a request is completed, rejected, or unfinished at the end of the run."""
-        ...
-
-
-class Tee:
-    """An observer that tells several others; see `tee`."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self.observers = tuple(observers)
-
-    def submitted(self, request: Request) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.submitted(request)
-
-    def admitted(self, request: Request) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.admitted(request)
-
-    def preempted(self, request: Request) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.preempted(request)
-
-    def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.ran(run, count, works)
-
-    def job_done(self, job: Job, end_ps: int) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.job_done(job, end_ps)
-
-    def finished(self, request: Request) -> None:
-        """Tell all."""
-        for observer in self.observers:
-            observer.finished(request)
-
-
-def tee(*observers: Observer) -> Observer:
-    """Return an observer that tells several others, in their order."""
-    return observers[0] if len(observers) == 1 else Tee(observers)
 
 
 class SummaryRecorder:
@@ -197,8 +128,6 @@ class SummaryRecorder:
         InvariantError
             A request has another number of tokens than the works gave it.
         """
-        from sim.assemble import assemble
-
         for request in list(self._open.values()):
             self.finished(request)
         self._digest_block()
@@ -248,16 +177,6 @@ class SummaryRecorder:
             if run is not None:
                 return int(run.end_ps(count))
         return self.digest.end_ps
-
-
-REQUEST_FIELDS = (
-    "request_id", "client", "agent_index", "turn_index",
-    "submit_ps", "admit_ps", "first_token_ps", "finish_ps",
-    "prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens",
-    "context_tokens", "slot_index", "status",
-    "pause_before_ps", "pause_kind",
-)  # fmt: skip
-"""Columns of `SummaryRecorder.columns`."""
 
 
 class Recorder(SummaryRecorder):

@@ -21,8 +21,11 @@ METADATA_KEY = b"moesim"
 ARROW_TYPES = {"float64": "float64", "int64": "int64", "Int64": "int64", "str": "string"}
 
 
-def write(results: Results, folder: Path) -> list[Path]:
-    """Write every table of results as ``TABLE.parquet``; each file is whole or not there."""
+def write_parquet(results: Results, folder: Path) -> list[Path]:
+    """Write every table of results as ``TABLE.parquet``; each file is whole or not there.
+
+    The manifest, units and meanings are in the metadata of each file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in results.table_names:
@@ -42,8 +45,8 @@ def write(results: Results, folder: Path) -> list[Path]:
     return written
 
 
-def read(folder: Path) -> Results:
-    """Read what `write` wrote.
+def read_parquet(folder: Path) -> Results:
+    """Read what `write_parquet` wrote.
 
     Raises
     ------

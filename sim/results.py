@@ -1,4 +1,4 @@
-"""Results of a run: declared tables, in memory and in Parquet files.
+"""Results of a run: declared tables (`sim.result_files` writes them as Parquet).
 
 Tables are dicts of numpy arrays, which metrics read without pandas; `Results.requests`,
 `Results.works` and so on are the same as pandas frames, built when first asked for. Tables that a
@@ -8,7 +8,6 @@ summary recording lacks (works, rows, tokens) are absent: `Results.has` tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,30 +193,6 @@ class Results:
                 ],
             )
         raise ValueError(f"unknown state {name!r}: waiting, running, slots or kv_tokens")
-
-    # -- files -------------------------------------------------------------------------------
-
-    def to_parquet(self, directory: str | Path) -> list[Path]:
-        """Write every table as ``TABLE.parquet``; each file is whole or not there.
-
-        The manifest, units and meanings are in the metadata of each file.
-        """
-        from sim.result_files import write
-
-        return write(self, Path(directory))
-
-    @classmethod
-    def from_parquet(cls, directory: str | Path) -> Results:
-        """Read what `to_parquet` wrote.
-
-        Raises
-        ------
-        InputError
-            There is no ``requests.parquet``, or a file is not one of ours.
-        """
-        from sim.result_files import read
-
-        return read(Path(directory))
 
     @property
     def table_names(self) -> list[str]:

@@ -17,8 +17,8 @@ from sim.kv import KvStore
 from sim.layout import Layout
 from sim.ledger import Ledger
 from sim.lock import RawLock
+from sim.observer import Observer
 from sim.policies import Policy
-from sim.recorder import Observer
 from sim.request import Request, Segment
 from sim.rng import stream
 from sim.units import FOREVER_PS, to_ps

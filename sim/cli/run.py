@@ -114,7 +114,9 @@ def run(
     recorded = find_recorded(scenario)
     warn(*scenario.notes, *_cautions(done, outside))
     if out_path is not None:
-        done.first.to_parquet(out_path)
+        from sim.result_files import write_parquet
+
+        write_parquet(done.first, out_path)
     if json_path is not None:
         write_json(json_path, _document(done, outside, recorded))
     if json_path == "-":

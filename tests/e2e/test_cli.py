@@ -170,9 +170,9 @@ def test_the_json_is_whole_and_carries_its_manifest() -> None:
 def test_frames_go_to_parquet(tmp_path: Path) -> None:
     out = tmp_path / "frames"
     assert moesim("run", SMALL, "--out", str(out)).exit_code == 0
-    from sim.results import Results
+    from sim.result_files import read_parquet
 
-    read = Results.from_parquet(out)
+    read = read_parquet(out)
     assert len(read.requests) == 1
     assert read.manifest["scenario_name"] == SMALL
     assert not list(tmp_path.glob(".*")) + list(out.glob(".*"))

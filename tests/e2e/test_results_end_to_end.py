@@ -13,7 +13,7 @@ from sim.loading import load_scenario
 from sim.metric_table import METRIC_BY_NAME
 from sim.metrics import summary
 from sim.open_loop import littles_law, overload_warning
-from sim.results import Results
+from sim.result_files import read_parquet, write_parquet
 from sim.simulation import simulate
 
 SCENARIOS = ("three-agents", "cold-probe", "idle-probe")
@@ -42,8 +42,8 @@ def test_summary_recording_equals_full_recording(name: str) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_files_give_the_same_summary(name: str, tmp_path: Path) -> None:
     results = simulate(load_scenario(name))
-    results.to_parquet(tmp_path)
-    back = Results.from_parquet(tmp_path)
+    write_parquet(results, tmp_path)
+    back = read_parquet(tmp_path)
     assert json.dumps(summary(back)) == json.dumps(summary(results))
 
 

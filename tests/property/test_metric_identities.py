@@ -22,6 +22,7 @@ from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, LinearCost
 from sim.metric_table import METRIC_BY_NAME
 from sim.metrics import jain_fairness, summary
+from sim.observer import tee
 from sim.open_loop import littles_law
 from sim.phases import (
     decode_intervals,
@@ -31,7 +32,7 @@ from sim.phases import (
     prefill_tokens_per_s,
 )
 from sim.policies import find_policy
-from sim.recorder import Recorder, SummaryRecorder, tee
+from sim.recorder import Recorder, SummaryRecorder
 from sim.request import Job, Request, Work
 from sim.results import Results
 from sim.retention import during_prefill

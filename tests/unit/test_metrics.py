@@ -15,6 +15,7 @@ from sim.columns import COLUMNS, TABLES
 from sim.errors import InputError, InvariantError
 from sim.metric_table import METRICS
 from sim.metrics import jain_fairness, summary
+from sim.observer import tee
 from sim.open_loop import littles_law, overload_warning
 from sim.phases import (
     decode_tokens_per_s,
@@ -23,8 +24,9 @@ from sim.phases import (
     prefill_intervals,
     prefill_tokens_per_s,
 )
-from sim.recorder import Recorder, SummaryRecorder, tee
+from sim.recorder import Recorder, SummaryRecorder
 from sim.request import Job, Request, Work
+from sim.result_files import read_parquet, write_parquet
 from sim.results import Results
 from sim.retention import during_prefill, retention, retention_before
 from sim.run import Run
@@ -486,8 +488,8 @@ def test_files_keep_everything(recorder_class: type[SummaryRecorder], tmp_path: 
     ]
     results = play(rows, works, recorder_class())
     results.manifest, results.seed = {"version": "1", "text": "a = 1"}, 7
-    results.to_parquet(tmp_path / "out")
-    back = Results.from_parquet(tmp_path / "out")
+    write_parquet(results, tmp_path / "out")
+    back = read_parquet(tmp_path / "out")
     assert back.manifest == results.manifest
     assert back.seed == 7
     assert str(summary(back)) == str(summary(results))
@@ -499,10 +501,10 @@ def test_files_keep_everything(recorder_class: type[SummaryRecorder], tmp_path: 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no requests\.parquet"):
-        Results.from_parquet(tmp_path)
+        read_parquet(tmp_path)
     (tmp_path / "requests.parquet").write_bytes(b"noise")
     with pytest.raises(InputError, match="not a file that moesim wrote"):
-        Results.from_parquet(tmp_path)
+        read_parquet(tmp_path)
 
 
 def test_step_function() -> None:
