@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sim.block import KINDS, Block, Ints
 from sim.request import Request
-from sim.units import FOREVER_PS, PS_PER_S
+from sim.units import PS_PER_S
 
 BIN_RATIO = 1.0198
 """Upper over lower edge of a bin of gaps: its middle is within 1 % of everything in it."""
@@ -231,11 +231,6 @@ class Digest:
             ahead = np.where(k > 0, np.maximum(ends[k - 1] - instants[reached], 0), 0)
             before[keys[reached]] = sums[k] - ahead
             pending[:] = [pending[i] for i in np.flatnonzero(~reached)]
-
-
-def is_endless(request: Request) -> bool:
-    """Return whether a request decodes for ever."""
-    return request._output_left >= FOREVER_PS >> 1
 
 
 def _decode_token_count(block: Block) -> int:

@@ -181,11 +181,7 @@ class Engine:
     def _guard(self, works: Sequence[Work], peek_ps: float) -> None:
         """Raise when only endless streams advance and nothing is scheduled that could change it."""
         if peek_ps < float("inf") or any(
-            [
-                row.left_tokens or row._output_left < FOREVER_PS >> 1
-                for w in works
-                for row in rows_of(w)
-            ]
+            [row.left_tokens or not row._is_endless for w in works for row in rows_of(w)]
         ):
             self._fruitless = 0
             return

@@ -164,7 +164,7 @@ class Ledger:
         told = False
         done, self._done = self._done, []
         for row in done:
-            row.status = "completed"
+            row.status = "unfinished" if row._is_endless else "completed"
             self.view.running.remove(row)
             self.view.kv_free_tokens += row.context_tokens
             self.layout.varied_gap_count -= bool(row._gaps_ps)

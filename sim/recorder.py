@@ -14,7 +14,7 @@ import numpy as np
 
 from sim.assemble import assemble
 from sim.block import Block, Ints
-from sim.digest import REQUEST_FIELDS, STATUSES, Digest, Names, is_endless
+from sim.digest import REQUEST_FIELDS, STATUSES, Digest, Names
 from sim.request import Job, Request, Work
 from sim.run import Run
 from sim.spans import Entry, Flattener
@@ -84,7 +84,7 @@ class SummaryRecorder:
         self._submitted.append(request)
         self._open[key] = request
         self._flattener.left[key] = (request.left_tokens, request.context_tokens)
-        if is_endless(request):
+        if request._is_endless:
             self.stream_tokens[key] = []
 
     def admitted(self, request: Request) -> None:

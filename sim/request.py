@@ -52,6 +52,8 @@ class Request:
     pause_kind: str = ""
     """tool, human or empty: the pause that came before the submission."""
     _output_left: int = 0
+    _is_endless: bool = False
+    """A stream that only accompanies others: it never counts as completed."""
     _gaps_ps: Sequence[int] = ()
     _on_finish: Callable[[Request], None] | None = None
 

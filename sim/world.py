@@ -185,11 +185,12 @@ class World:
             pause_before_ps=pause_before_ps,
             pause_kind=pause_kind,
             _output_left=output_tokens,
+            _is_endless=output_tokens >= FOREVER_PS,
             _gaps_ps=gaps_ps,
         )
         self._request_count += 1
         unfed = 1 if self.options.first_token == "prefill" else 0  # the token sampled last
-        if output_tokens >= FOREVER_PS and self._limit_tokens is not None:
+        if request._is_endless and self._limit_tokens is not None:
             request._output_left = max(1, self._limit_tokens - prompt_tokens + unfed)
         need = prompt_tokens + request._output_left - unfed
         if self._limit_tokens is not None and need > self._limit_tokens:

@@ -55,6 +55,7 @@ def request(
         prompt, cached, prompt - cached, cached,
         pause_before_ps=to_ps(pause_s), pause_kind=pause_kind, slot_index=slot,
         _output_left=output,
+        _is_endless=output >= FOREVER_PS,
     )  # fmt: skip
 
 
