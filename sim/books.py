@@ -105,6 +105,8 @@ class Books:
 
     def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
         """Book every work of a run."""
+        if len(self.works) + count > WORK_LIMIT:
+            raise DeadlockError(f"a small world runs {WORK_LIMIT} works and does not end")
         for k in range(count):
             self._work(works[k % run.length], run.work_begin_ps(k), run.end_ps(k + 1))
         for j in range(min(run.length, count)):
@@ -115,8 +117,6 @@ class Books:
         held += sum([row.context_tokens for row in done])
         free = self._view().kv_free_tokens
         self.require(free == self._capacity - held, "memory", free, self._capacity - held)
-        if len(self.works) > WORK_LIMIT:
-            raise DeadlockError(f"a small world runs {WORK_LIMIT} works and does not end")
 
     def job_done(self, job: Job, end_ps: int) -> None:
         """Book a save."""
