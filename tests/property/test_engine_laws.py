@@ -314,7 +314,7 @@ def test_a_policy_that_books_for_ever_is_a_deadlock() -> None:
 
 
 def test_no_slot_is_a_deadlock() -> None:
-    with pytest.raises(DeadlockError, match="nothing can run.*1 waiting"):
+    with pytest.raises(DeadlockError, match=r"nothing can run.*1 waiting"):
         play(small(agents=PROBE, options=EngineOptions(slot_count=0)), KINDS["ds4"]())
 
 
