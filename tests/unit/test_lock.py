@@ -1,0 +1,64 @@
+"""The raw lock, and the saves that take it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from sim.cases import Case, linear_cost, play
+from sim.lock import RawLock
+from sim.policies.ds4 import Ds4
+from sim.units import PS_PER_S, to_ps
+from sim.world import EngineOptions
+
+COST = partial(linear_cost, prefill_token_s=1e-3, decode_row_s=1e-2)
+
+
+def waiting(probability: float) -> RawLock:
+    return RawLock(probability, np.random.default_rng(1))
+
+
+def test_a_fair_lock_goes_to_the_job() -> None:
+    assert all(waiting(0.0).wins() for _ in range(100))
+
+
+def test_a_barging_policy_wins_as_often_as_it_says() -> None:
+    lock = waiting(0.8)
+    lost = sum(not lock.wins() for _ in range(20_000)) / 20_000
+    assert lost == pytest.approx(0.8, abs=3.5 * (0.8 * 0.2 / 20_000) ** 0.5)
+
+
+def saves(barging: float, seed: int = 1) -> list[tuple[float, float]]:
+    """One request decodes over the context 16, where it is saved, beside a long prompt."""
+    case = Case(
+        EngineOptions(
+            slot_count=2, continued_interval_tokens=16, save_s=0.1, save_token_s=1e-3,
+            barging_probability=barging,
+        ),
+        COST,
+        arrivals=((0, 12, 8), (0, 4000, 1)),
+        seed=seed,
+    )  # fmt: skip
+    books = play(case, Ds4(Ds4.Parameters(mixed_quantum_tokens=100)))
+    assert books.broken == []
+    return [(begin / PS_PER_S, end / PS_PER_S) for _, begin, end in books.jobs]
+
+
+def test_a_save_stalls_everybody() -> None:
+    """12 + 5 tokens: the fifth token is the first after the context reaches 16 (at the fourth)."""
+    [(begin_s, end_s)] = saves(0.0)
+    assert end_s - begin_s == pytest.approx(0.1 + 16e-3)
+
+
+def test_a_barging_arbiter_makes_a_save_wait() -> None:
+    fair = saves(0.0)[0][0]
+    delays = [saves(0.9, seed)[0][0] - fair for seed in range(1, 21)]
+    assert max(delays) > 0.5  # several quanta of 100 ms
+    assert min(delays) >= 0.0
+
+
+def test_save_times_are_picoseconds() -> None:
+    [(begin_s, end_s)] = saves(0.0)
+    assert to_ps(end_s - begin_s) == pytest.approx(to_ps(0.116), abs=1000)
