@@ -46,6 +46,7 @@ class Draft:
     decode_request: list[int] = field(default_factory=list)
     emitted: list[tuple[int, int, int]] = field(default_factory=list)
     recomputed: list[tuple[int, int, int]] = field(default_factory=list)
+    work_count: int = 0
 
 
 @dataclass(slots=True)

@@ -25,8 +25,11 @@ from sim.units import FOREVER_PS, to_s
 LATE = EventPriority(2)
 """simpy knows 0 urgent and 1 normal; 2 comes after every client event of the same instant."""
 
-FRUITLESS_LIMIT = 1_000
-"""Decisions or runs in a row that bring no finite request forward before the engine gives up."""
+FRUITLESS_DECISIONS = 1_000
+"""Decisions in a row that run nothing, at one instant, before the engine gives up."""
+
+FRUITLESS_WORKS = 1_000_000
+"""Works in a row that bring no finite request forward, with nothing scheduled that could."""
 
 
 class At(simpy.Event):
@@ -122,7 +125,7 @@ class Engine:
         """Ask the policy until it has something to run or to wait for."""
         view = self.view
         now_ps = view.now_ps = int(self.env.now)
-        for _ in range(FRUITLESS_LIMIT):
+        for _ in range(FRUITLESS_DECISIONS):
             if self.lock.jobs and self.lock.wins():
                 return self._start_job()
             plan = self._ask()
@@ -153,7 +156,7 @@ class Engine:
                 return self._sleep(ready_ps, _IDLE)
         peek_ps = self.env.peek()
         run = self.layout.run(works, plan, self.view, peek_ps, single)
-        self._guard(works, peek_ps)
+        self._guard(works, peek_ps, run.count)
         return self._sleep(
             run.end_ps(run.count),
             _Works(run, works if run.length == len(works) else works[: run.length]),
@@ -178,15 +181,15 @@ class Engine:
 
     # -- guards ------------------------------------------------------------------------------
 
-    def _guard(self, works: Sequence[Work], peek_ps: float) -> None:
+    def _guard(self, works: Sequence[Work], peek_ps: float, count: int) -> None:
         """Raise when only endless streams advance and nothing is scheduled that could change it."""
         if peek_ps < float("inf") or any(
             [row.left_tokens or not row._is_endless for w in works for row in rows_of(w)]
         ):
             self._fruitless = 0
             return
-        self._fruitless += 1
-        if self._fruitless > FRUITLESS_LIMIT:
+        self._fruitless += count
+        if self._fruitless > FRUITLESS_WORKS:
             raise DeadlockError(f"only endless streams run: {self.state()}")
 
     def state(self) -> str:

@@ -6,7 +6,7 @@ Nothing is expanded per token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sim.block import Block, Draft, build_block
@@ -43,88 +43,86 @@ class Flattener:
     def flatten(self, entries: Sequence[Entry]) -> Block:
         """Return the arrays of a block of entries, which are in order of time."""
         draft = Draft()
-        begin_ps, counts, lengths, gaps_ps = draft.begin_ps, draft.count, draft.length, draft.gap_ps
-        first, growth, kinds, prefill = draft.first_ps, draft.growth_ps, draft.kind, draft.prefill
-        left, again = self.left, self._again
-        work_count = 0
-
-        for run, count, works in _uniform(entries):
+        for run, count, works in entries:
             if run is None:
                 *rest_and_context, is_again = count
-                left[works.request_id] = tuple(rest_and_context)
+                self.left[works.request_id] = tuple(rest_and_context)
                 if is_again:
-                    again.setdefault(works.request_id, -1)
-                continue
-            length, index = run.length, len(counts)
-            begin_ps.append(run.begin_ps)
-            counts.append(count)
-            lengths.append(length)
-            gaps_ps.append(run.gap_ps)
-            if run.ends is None:
-                first.extend(run.first)
-                growth.extend(run.growth)
-                if len(run.first) != length or len(run.growth) != length:
-                    first.extend([0] * (len(kinds) + length - len(first)))
-                    growth.extend([0] * (len(kinds) + length - len(growth)))
+                    self._again.setdefault(works.request_id, -1)
+            elif run.length > 1 and _rows_differ(works[:count]):
+                for k in range(count):
+                    begin_ps, end_ps = run.work_begin_ps(k), run.end_ps(k + 1)
+                    one = Run(begin_ps, 1, 1, [end_ps - begin_ps], [0])
+                    self._note(draft, one, 1, (works[k % run.length],))
             else:
-                first.extend([0] * length)
-                growth.extend([0] * length)
-                draft.listed.append(index)
-                draft.begins_ps.extend(run.begins[:count])  # type: ignore[index]
-                draft.ends_ps.extend(run.ends[:count])
-            rows: Sequence[Request] = ()
-            for j, work in enumerate(works):
-                decode = work.decode
-                if work.prefill:
-                    kinds.append(2 if decode else 0)
-                    times = count // length + (j < count % length)
-                    for request, tokens in work.prefill if times else ():
-                        key = request.request_id
-                        rest, context = left[key]
-                        prefill.append((len(kinds) - 1, key, tokens, times, context))
-                        rest -= tokens * times
-                        if again and again.get(key) == -1:
-                            again[key] = run.work_begin_ps(j)
-                        if rest > 0:
-                            left[key] = (rest, context + tokens * times)
-                            continue
-                        del left[key]
-                        if self.token_from_prefill and request.first_token_ps >= 0:
-                            last = (times - 1) * length + j
-                            draft.emitted.append((index, key, work_count + last))
-                            if key in again:
-                                draft.recomputed.append((key, again.pop(key), run.end_ps(last + 1)))
-                else:
-                    kinds.append(1)
-                draft.decode_rows.append(len(decode))
-                if decode and j < count:
-                    rows = rows or decode
-            if rows:
-                keys = [row.request_id for row in rows]
-                draft.decode_request.extend(keys)
-                draft.decode_run.extend([index] * len(keys))
-                if again:
-                    for key in [key for key in keys if key in again]:
-                        step = next(j for j, work in enumerate(works) if work.decode)
-                        draft.recomputed.append((key, again.pop(key), run.end_ps(step + 1)))
-            work_count += count
-
+                self._note(draft, run, count, works)
         return build_block(draft, self.cap_tokens, self.absolute)
 
-
-def _uniform(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries, runs whose decode works differ in their rows work by work."""
-    for entry in entries:
-        run, count, works = entry
-        if run is not None and run.length > 1:
-            rows = [work.decode for work in works[:count] if work.decode]
-            if any(other is not rows[0] and list(other) != list(rows[0]) for other in rows[1:]):
-                for k in range(count):
-                    begin, end = run.work_begin_ps(k), run.end_ps(k + 1)
-                    yield _one_work(begin, end, works[k % run.length])
+    def _note(self, draft: Draft, run: Run, count: int, works: Sequence[Work]) -> None:
+        """Note one run, whose decode works have the same rows."""
+        length, index, position = run.length, len(draft.count), len(draft.kind)
+        draft.begin_ps.append(run.begin_ps)
+        draft.count.append(count)
+        draft.length.append(length)
+        draft.gap_ps.append(run.gap_ps)
+        if run.ends is None:
+            missing = [0] * (length - len(run.first))  # a run that ends in its first cycle
+            draft.first_ps.extend([*run.first, *missing])
+            draft.growth_ps.extend([*run.growth, *[0] * (length - len(run.growth))])
+        else:
+            assert run.begins is not None
+            draft.first_ps.extend([0] * length)
+            draft.growth_ps.extend([0] * length)
+            draft.listed.append(index)
+            draft.begins_ps.extend(run.begins[:count])
+            draft.ends_ps.extend(run.ends[:count])
+        rows: Sequence[Request] = ()
+        for j, work in enumerate(works):
+            decode = work.decode
+            draft.decode_rows.append(len(decode))
+            if decode and j < count and not rows:
+                rows = decode
+            if not work.prefill:
+                draft.kind.append(1)
                 continue
-        yield entry
+            draft.kind.append(2 if decode else 0)
+            times = count // length + (j < count % length)
+            if times:
+                self._note_prefill(draft, run, work, (index, position + j, j, times))
+        if rows:
+            keys = [row.request_id for row in rows]
+            draft.decode_request.extend(keys)
+            draft.decode_run.extend([index] * len(keys))
+            if self._again:
+                step = next(j for j, work in enumerate(works) if work.decode)
+                for key in [key for key in keys if key in self._again]:
+                    draft.recomputed.append((key, self._again.pop(key), run.end_ps(step + 1)))
+        draft.work_count += count
+
+    def _note_prefill(
+        self, draft: Draft, run: Run, work: Work, place: tuple[int, int, int, int]
+    ) -> None:
+        """Note the prefill rows of a work; place is (run, position, j, times) in the block."""
+        index, position, j, times = place
+        left, again = self.left, self._again
+        for request, tokens in work.prefill:
+            key = request.request_id
+            rest, context = left[key]
+            draft.prefill.append((position, key, tokens, times, context))
+            rest -= tokens * times
+            if again and again.get(key) == -1:
+                again[key] = run.work_begin_ps(j)
+            if rest > 0:
+                left[key] = (rest, context + tokens * times)
+                continue
+            del left[key]
+            if self.token_from_prefill and request.first_token_ps >= 0:
+                last = (times - 1) * run.length + j
+                draft.emitted.append((index, key, draft.work_count + last))
+                if key in again:
+                    draft.recomputed.append((key, again.pop(key), run.end_ps(last + 1)))
 
 
-def _one_work(begin_ps: int, end_ps: int, work: Work) -> Entry:
-    return Run(begin_ps, 1, 1, [end_ps - begin_ps], [0]), 1, (work,)
+def _rows_differ(works: Sequence[Work]) -> bool:
+    rows = [work.decode for work in works if work.decode]
+    return any(row is not rows[0] and list(row) != list(rows[0]) for row in rows[1:])
