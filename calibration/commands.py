@@ -27,6 +27,9 @@ from sim.errors import InputError, Problem
 def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> None:
     """Fit a profile to measurements and report how well they fit.
 
+    Several forms of the cost are fitted; the one is kept that says most about measurements which
+    were left out of its fit, a simpler one where the difference is within the noise.
+
     DATA are CSV files of benchmark steps (kind,tokens,context_tokens,rows,seconds) or of prompts
     that a server prefilled in quanta (prompt_tokens,context_tokens,quantum_tokens,
     prefill_cap_tokens,decode_rows,decode_context_tokens,seconds), each row with
@@ -39,8 +42,8 @@ def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> 
       moesim run three-agents --profile mine.toml --set engine.slot_count=6
     """  # noqa: D301 - click wants the control character itself
     # The scientific stack takes a second to import; `moesim --help` must not wait for it.
+    from calibration.comparison import Comparison
     from calibration.datasets import data_path, read_measurements
-    from calibration.fit import FullForm
     from calibration.profile_document import profile_document
     from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipe_names
     from calibration.report import report
@@ -55,15 +58,12 @@ def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> 
     recipe = find_recipe(recipe_name or WITHOUT_RECIPE)
     paths = data or tuple(data_path(name) for name in recipe.data)
     table = read_measurements(paths)
-    form = FullForm(
-        prefill_cap_tokens=recipe.prefill_cap_tokens,
-        knee_candidates_tokens=recipe.knee_candidates_tokens,
-    ).fit(table)
+    comparison = Comparison(recipe.shapes, prefill_cap_tokens=recipe.prefill_cap_tokens).fit(table)
     name = output.stem if data else recipe.name
     words = ["moesim", "calibrate", *[path.name for path in data]]
     words += ["--recipe", recipe.name] if recipe_name else []
     command = " ".join([*words, "-o", f"{name}.toml"])
-    document = profile_document(form, recipe, name, paths, command)
+    document = profile_document(comparison, recipe, name, paths, command)
     write_text(output, toml_text(document), "--output")
-    click.echo(report(form, table))
+    click.echo(report(comparison, table))
     click.echo(f"\nwrote {output}", err=True)

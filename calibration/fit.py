@@ -1,197 +1,262 @@
-"""Fit the coefficients of the cost to measurements.
+"""Fit the coefficients of one form of the cost to measurements.
 
 A fit is a bounded linear problem (coefficients are at least 0) in relative residuals with a robust
-loss, repeated for each candidate of the knee. Coefficients that the rows do not tell apart are
-found before, and all but one of them stay at 0.
+loss, repeated for each candidate of the shape's parameter. Coefficients that the rows do not tell
+apart are found before, and all but one of them stay at 0.
+
+Rows of one group of recordings (`calibration.groups`) count together as one measurement: the thirty
+steps of a sweep share its build and its machine, and their number must not outvote a table of runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import pandas as pd
 
-from calibration.form import NAMES, Floats, design, to_grain
-from calibration.robust import null_space, rank, sandwich, soft_l1, solve_bounded
+from calibration.form import COEFFICIENTS, NAMES, Floats, design, to_grain
+from calibration.groups import group_weights, recording_groups
+from calibration.robust import null_space, rank, soft_l1, solve_bounded
+from calibration.shapes import Shape
 from sim.errors import CalibrationError, Problem
 
-SIMPLEST_FIRST = (
-    "decode_step_s",
-    "prefill_knee_token_s",
-    "prefill_chunk_s",
-    "decode_after_prefill_s",
-    "prefill_context_s",
-    "decode_context_s",
-)
-"""Who stays at 0 where the rows do not tell coefficients apart: the first that takes part."""
+AT_BOUND = "at its bound: the rows would have it below 0"
 
 
 class FullForm:
-    """Estimator of the full form of the cost: saturating launches, context, decode rows.
+    """Estimator of one form of the cost: a shape of launches, context, decode rows.
 
     Parameters
     ----------
+    shape
+        What launches pay by their size.
+    after_prefill
+        Whether a decode step right after a prefill may cost extra (``decode_after_prefill_s``).
     prefill_cap_tokens
         Largest launch where a measurement does not say its own.
-    knee_candidates_tokens
-        Knees to try; the one with the lowest loss is kept.
     loss_scale
         Relative residual from which on a row counts less and less (soft L1 loss).
 
     Attributes
     ----------
     coefficients_ : dict of str to float
-        All of `NAMES` and ``prefill_knee_tokens``, in whole picoseconds (the kernel's resolution).
+        Of `names` in whole picoseconds (the kernel's resolution), and the parameter of the shape.
     residuals_ : Series
         Relative residual (fitted - measured) / measured of each row that was fitted, by row_id.
-    covariance_ : DataFrame
-        Of the coefficients that were free and came out above 0.
     held_ : dict of str to str
         Coefficients that stay at 0, and why.
     scan_ : DataFrame
-        By knee: ``loss``, ``worst`` (largest absolute relative residual) and the coefficients.
+        By parameter: ``loss``, ``worst`` (largest absolute relative residual of a run, of any row
+        if there are no runs), ``is_lawful`` and the coefficients.
+    table_ : DataFrame
+        The rows that were fitted.
     """
 
     def __init__(
         self,
+        shape: Shape,
         *,
+        after_prefill: bool,
         prefill_cap_tokens: int,
-        knee_candidates_tokens: Iterable[int] = range(64, 2049, 64),
         loss_scale: float = 0.01,
     ) -> None:
+        self.shape = shape
+        self.after_prefill = after_prefill
         self.prefill_cap_tokens = prefill_cap_tokens
-        self.knee_candidates_tokens = tuple(knee_candidates_tokens)
         self.loss_scale = loss_scale
+        left_out = () if after_prefill else ("decode_after_prefill_s",)
+        own = (shape.coefficient,) if shape.coefficient else ()
+        self.names = (*[name for name in NAMES if name not in left_out], *own)
 
-    def fit(self, table: pd.DataFrame) -> Self:
+    @property
+    def name(self) -> str:
+        """Name of the form."""
+        return f"{self.shape.name}{' + after prefill' if self.after_prefill else ''}"
+
+    def unit(self, name: str) -> str:
+        """Return the unit of a coefficient or of the parameter."""
+        own = {
+            self.shape.coefficient: self.shape.unit,
+            self.shape.parameter: self.shape.parameter_unit,
+        }
+        return own[name] if name in own else COEFFICIENTS[name].unit
+
+    @property
+    def free_count(self) -> int:
+        """Numbers that the rows set: coefficients above 0, and the parameter if it matters.
+
+        A coefficient at its bound takes no freedom from a bounded least-squares fit (Meyer and
+        Woodroofe 2000: its degrees of freedom are the expected number of those above the bound).
+        """
+        above = sum(self.coefficients_[name] > 0 for name in self.names)
+        scanned = len(self.shape.candidates) > 1 and self.has_shape
+        return above + int(scanned)
+
+    @property
+    def has_shape(self) -> bool:
+        """Whether launches came out to pay by their size."""
+        return self.coefficients_.get(self.shape.coefficient, 0.0) > 0
+
+    def fit(self, table: pd.DataFrame, groups: Sequence[str] | None = None) -> Self:
         """Fit to the rows of a table whose role is ``fit``.
+
+        Parameters
+        ----------
+        table
+            Measurements in the columns of `calibration.datasets.COLUMNS`.
+        groups
+            Group of recordings of each of these rows; `recording_groups` if not given.
 
         Raises
         ------
         CalibrationError
-            No prefill or no decode among them, or fewer rows than coefficients.
+            No prefill or no decode among them, fewer rows than coefficients, or a chunk would get
+            shorter with more tokens for every candidate.
         """
         table = table[table["role"] == "fit"].reset_index(drop=True)
-        _check_enough(table)
+        if groups is None:
+            check_enough(table)
+            groups = recording_groups(table)
+        weights = group_weights(groups)
         solutions = {
-            knee: self._solve(table, self.jacobian(table, knee))
-            for knee in self.knee_candidates_tokens
+            parameter: self._solve(self.jacobian(table, parameter), weights)
+            for parameter in self.shape.candidates
         }
+        # A sweep is from another build: its rows do not bound what runs say of the parameter.
+        is_run = (table["kind"] == "run").to_numpy()
+        told = is_run if is_run.any() else ~is_run
         self.scan_ = pd.DataFrame(
             {
-                knee: {"loss": found.loss, "worst": float(np.abs(found.residuals).max())}
-                | dict(zip(NAMES, found.values, strict=True))
-                for knee, found in solutions.items()
+                parameter: {
+                    "loss": found.loss,
+                    "worst": float(np.abs(found.residuals[told]).max()),
+                    "is_lawful": self.shape.is_lawful(found.coefficients),
+                }
+                | found.coefficients
+                for parameter, found in solutions.items()
             }
         ).T
-        knee = min(solutions, key=lambda knee: solutions[knee].loss)
-        best = solutions[knee]
-        self.coefficients_: dict[str, float] = dict(zip(NAMES, best.values, strict=True))
-        has_knee = self.coefficients_["prefill_knee_token_s"] > 0
-        self.coefficients_["prefill_knee_tokens"] = knee if has_knee else 0
-        self.residuals_ = pd.Series(best.residuals, index=table["row_id"])
-        self.covariance_ = best.covariance
+        lawful = self.scan_.index[self.scan_["is_lawful"].astype(bool)]
+        if lawful.empty:
+            message = "a chunk would get shorter with more tokens"
+            raise CalibrationError(Problem("DATA", self.name, message))
+        parameter = min(lawful, key=lambda parameter: solutions[parameter].loss)
+        best = solutions[parameter]
+        self.coefficients_: dict[str, float] = dict(best.coefficients)
         self.held_ = best.held
+        if self.shape.parameter:
+            self.coefficients_[self.shape.parameter] = parameter if self.has_shape else 0
+        self.residuals_ = pd.Series(best.residuals, index=table["row_id"])
         self.table_ = table
         return self
 
     def predict(self, table: pd.DataFrame) -> Floats:
         """Return the seconds of each measurement of a table, whatever its role."""
-        knee = int(self.coefficients_["prefill_knee_tokens"])
-        values = np.array([self.coefficients_[name] for name in NAMES])
-        seconds: Floats = design(table, knee, self.prefill_cap_tokens) @ values
+        values = np.array([self.coefficients_[name] for name in self.names])
+        seconds: Floats = self._design(table, self._parameter()) @ values
         return seconds
-
-    def standard_error(self, name: str) -> float | None:
-        """Return the standard error of a coefficient; None if it was not free."""
-        if name not in self.covariance_:
-            return None
-        at = list(self.covariance_).index(name)
-        return float(np.sqrt(self.covariance_.to_numpy()[at, at]))
 
     def only_on_runs(self, name: str) -> bool:
         """Return whether a coefficient is identified by runs but by no step measurement."""
         steps = self.table_[self.table_["kind"] != "run"]
         if steps.empty:
             return True
-        knee = int(self.coefficients_["prefill_knee_tokens"])
-        free = [other for other in NAMES if other not in self.held_]
-        jacobian = self.jacobian(steps, knee)[:, [NAMES.index(other) for other in free]]
-        others = [index for index, other in enumerate(free) if other != name]
-        return rank(jacobian) == rank(jacobian[:, others])
+        free = [other for other in self.names if other not in self.held_]
+        jacobian = self.jacobian(steps, self._parameter())
+        columns = [self.names.index(other) for other in free]
+        others = [self.names.index(other) for other in free if other != name]
+        return rank(jacobian[:, columns]) == rank(jacobian[:, others])
 
-    def jacobian(self, table: pd.DataFrame, knee: int) -> Floats:
-        """Return the change of each relative residual with each coefficient, (rows, `NAMES`)."""
+    def rows_that_pay(self, name: str) -> pd.DataFrame:
+        """Return the fitted rows that depend on a coefficient."""
+        counts = self._design(self.table_, self._parameter())[:, self.names.index(name)]
+        return self.table_[counts > 0]
+
+    def jacobian(self, table: pd.DataFrame, parameter: float) -> Floats:
+        """Return the change of each relative residual with each coefficient, (rows, `names`)."""
         seconds = table["seconds"].to_numpy(float)
-        jacobian: Floats = design(table, knee, self.prefill_cap_tokens) / seconds[:, None]
+        jacobian: Floats = self._design(table, parameter) / seconds[:, None]
         return jacobian
 
-    def _solve(self, table: pd.DataFrame, jacobian: Floats) -> _Solution:
-        held = _hold(jacobian)
-        free = [index for index, name in enumerate(NAMES) if name not in held]
+    def _design(self, table: pd.DataFrame, parameter: float) -> Floats:
+        return design(table, self.shape, parameter, self.prefill_cap_tokens, self.names)
+
+    def _parameter(self) -> float:
+        # Without extra time any value says the same; not every one is defined.
+        if self.shape.parameter and self.has_shape:
+            return self.coefficients_[self.shape.parameter]
+        return self.shape.candidates[0]
+
+    def _solve(self, jacobian: Floats, weights: Floats) -> _Solution:
+        held = self._hold(jacobian)
+        free = [index for index, name in enumerate(self.names) if name not in held]
         # Columns of one size make the tolerances mean the same for every coefficient.
         size = np.abs(jacobian[:, free]).max(0)
         scaled = jacobian[:, free] / size
-        x = solve_bounded(scaled, self.loss_scale)
+        x = solve_bounded(scaled, weights, self.loss_scale)
         held |= {
-            NAMES[index]: "at its bound: the rows would have it below 0"
-            for index, value in zip(free, x, strict=True)
-            if value == 0
+            self.names[index]: AT_BOUND for index, value in zip(free, x, strict=True) if value == 0
         }
-        values = np.zeros(len(NAMES))
+        values = np.zeros(len(self.names))
         values[free] = x / size
-        values = to_grain(values)
-        residuals = jacobian @ values - 1.0
-        inner = [name for name in NAMES if name not in held]
-        above = x > 0
-        covariance = sandwich(scaled[:, above], residuals, table["set"], self.loss_scale)
-        covariance = covariance / np.outer(size[above], size[above])
+        values = to_grain(values, self.names)
         return _Solution(
-            values=values.tolist(),
-            loss=soft_l1(scaled @ x - 1.0, self.loss_scale),
-            residuals=residuals,
-            covariance=pd.DataFrame(covariance, index=inner, columns=inner),
+            coefficients=dict(zip(self.names, values.tolist(), strict=True)),
+            loss=soft_l1(scaled @ x - 1.0, weights, self.loss_scale),
+            residuals=jacobian @ values - 1.0,
             held=held,
         )
+
+    def _hold(self, jacobian: Floats) -> dict[str, str]:
+        """Return the coefficients to leave at 0 so that the rows identify the others, and why."""
+        first_to_go = (
+            *("decode_step_s", self.shape.coefficient, "prefill_chunk_s"),
+            *("decode_after_prefill_s", "prefill_context_s", "decode_context_s"),
+        )
+        names = self.names
+        unused = [name for name, column in zip(names, jacobian.T, strict=True) if not column.any()]
+        dropped: list[str] = []
+        while True:
+            free = [name for name in names if name not in (*unused, *dropped)]
+            columns = [names.index(name) for name in free]
+            directions = null_space(jacobian[:, columns])
+            if not directions.size:
+                break
+            part = [free[index] for index in np.flatnonzero(np.abs(directions).max(0) > 1e-6)]
+            dropped.append(next(name for name in (*first_to_go, *part) if name in part))
+        held = dict.fromkeys(unused, "no row depends on it")
+        for name in dropped:
+            column = jacobian[:, names.index(name)]
+            like = np.linalg.lstsq(jacobian[:, columns], column, rcond=None)[0]
+            parts = [
+                f"{value:+.3g} {other}"
+                for other, value in zip(free, like, strict=True)
+                if abs(value) > 1e-9
+            ]
+            held[name] = f"held: +1 {name} looks like {', '.join(parts)} on every row"
+        return held
 
 
 @dataclass(frozen=True)
 class _Solution:
-    values: list[float]
+    coefficients: dict[str, float]
     loss: float
     residuals: Floats
-    covariance: pd.DataFrame
     held: dict[str, str]
 
 
-def _hold(jacobian: Floats) -> dict[str, str]:
-    """Return the coefficients to leave at 0 so that the rows identify the others, and why."""
-    unused = [name for name, column in zip(NAMES, jacobian.T, strict=True) if not column.any()]
-    dropped: list[str] = []
-    while True:
-        free = [name for name in NAMES if name not in (*unused, *dropped)]
-        columns = [NAMES.index(name) for name in free]
-        directions = null_space(jacobian[:, columns])
-        if not directions.size:
-            break
-        part = [free[index] for index in np.flatnonzero(np.abs(directions).max(0) > 1e-6)]
-        dropped.append(next(name for name in (*SIMPLEST_FIRST, *part) if name in part))
-    held = dict.fromkeys(unused, "no row depends on it")
-    for name in dropped:
-        like = np.linalg.lstsq(jacobian[:, columns], jacobian[:, NAMES.index(name)], rcond=None)[0]
-        parts = [
-            f"{value:+.3g} {other}"
-            for other, value in zip(free, like, strict=True)
-            if abs(value) > 1e-9
-        ]
-        held[name] = f"held: +1 {name} looks like {', '.join(parts)} on every row"
-    return held
+def check_enough(table: pd.DataFrame) -> None:
+    """Refuse rows that no form can be fitted to.
 
-
-def _check_enough(table: pd.DataFrame) -> None:
+    Raises
+    ------
+    CalibrationError
+        No prefill or no decode among them, fewer rows than coefficients, or rows of more than one
+        machine, model or engine.
+    """
     problems = [
         Problem("DATA", "kind", f"no {what} measurement with role fit")
         for what, present in (
@@ -200,8 +265,8 @@ def _check_enough(table: pd.DataFrame) -> None:
         )
         if not present
     ]
-    if not problems and len(table) < len(NAMES):
-        message = f"{len(table)} rows for {len(NAMES)} coefficients; need more"
+    if not problems and len(table) <= len(NAMES):
+        message = f"{len(table)} rows for {len(NAMES) + 1} coefficients; need more"
         problems.append(Problem("DATA", "", message))
     for column in ("machine", "model", "engine"):
         found = sorted(table[column].unique())

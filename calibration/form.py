@@ -1,20 +1,23 @@
 """The form of the cost: what a measurement pays how often.
 
-Every duration is linear in the coefficients once the knee is fixed, also the duration of a whole
-prompt that was prefilled in quanta beside decoders: it is a sum of launches and decode steps, cycle
-by cycle.
+Every duration is linear in the coefficients once the parameter of the shape is fixed, also the
+duration of a whole prompt that was prefilled in quanta beside decoders: it is a sum of launches and
+decode steps, cycle by cycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calibration.shapes import Shape
 from sim.cost.launches import LaunchCut
 from sim.units import PS_PER_S
 
@@ -34,88 +37,127 @@ class Coefficient:
 COEFFICIENTS: dict[str, Coefficient] = {
     "prefill_chunk_s": Coefficient("s/launch", "each GPU launch of a prefill"),
     "prefill_token_s": Coefficient("s/token", "each prompt token"),
-    "prefill_knee_token_s": Coefficient("s/token", "extra of a launch's tokens up to the knee"),
     "prefill_context_s": Coefficient("s/token^2", "each token and token of context before it", 2),
     "decode_step_s": Coefficient("s/step", "each decode step"),
     "decode_row_s": Coefficient("s/row", "each row of a decode step"),
     "decode_context_s": Coefficient("s/token", "each row and token of its context"),
     "decode_after_prefill_s": Coefficient("s/step", "extra of a decode step right after a prefill"),
 }
-"""What enters linearly; `prefill_knee_tokens` is found by scan."""
+"""What every shape may have; the coefficient of a shape comes on top."""
 
 NAMES = tuple(COEFFICIENTS)
 
 
-def design(table: pd.DataFrame, knee_tokens: int, prefill_cap_tokens: int) -> Floats:
+def design(
+    table: pd.DataFrame,
+    shape: Shape,
+    parameter: float,
+    prefill_cap_tokens: int,
+    names: Sequence[str],
+) -> Floats:
     """Return how often each measurement pays each coefficient.
 
     Parameters
     ----------
     table
         Measurements in the columns of `calibration.datasets.COLUMNS`.
-    knee_tokens
-        Launch size up to which a token pays ``prefill_knee_token_s``.
+    shape, parameter
+        What launches pay by their size.
     prefill_cap_tokens
         Largest launch where a row does not say its own.
+    names
+        Coefficients: of `NAMES`, and that of the shape.
 
     Returns
     -------
     array of shape (rows, coefficients)
-        In the order of `NAMES`; times the coefficients it is the duration in seconds.
+        In the order of `names`; times the coefficients it is the duration in seconds.
     """
+    columns = [table[name].tolist() for name in _PAYING]
     rows = [
-        _decode_row(row) if row["kind"] == "decode" else _prefill_row(row, knee_tokens, cap)
-        for row in table.to_dict("records")
-        for cap in [row["prefill_cap_tokens"] or prefill_cap_tokens]
+        _decode_row(shape, tokens, context, rows)
+        if kind == "decode"
+        else _prefill_row(
+            shape,
+            parameter,
+            _cycles(context, tokens, quantum, cap or prefill_cap_tokens),
+            (beside, beside_context),
+        )
+        for kind, tokens, context, rows, quantum, cap, beside, beside_context in zip(
+            *columns, strict=True
+        )
     ]
-    return np.array([[row.get(name, 0.0) for name in NAMES] for row in rows])
+    return np.array([[row.get(name, 0.0) for name in names] for row in rows])
 
 
-def _decode_row(row: Mapping[Any, Any]) -> dict[str, float]:
-    steps, rows = row["tokens"], row["rows"]
-    contexts = steps * row["context_tokens"] + steps * (steps - 1) / 2
+_PAYING = (
+    *("kind", "tokens", "context_tokens", "rows", "quantum_tokens", "prefill_cap_tokens"),
+    *("decode_rows", "decode_context_tokens"),
+)
+
+
+def _decode_row(shape: Shape, steps: int, context: int, rows: int) -> dict[str, float]:
     return {
         "decode_step_s": steps,
         "decode_row_s": steps * rows,
-        "decode_context_s": rows * contexts,
+        "decode_context_s": rows * (steps * context + steps * (steps - 1) / 2),
+        shape.coefficient: steps * shape.step(rows),
     }
 
 
-def _prefill_row(row: Mapping[Any, Any], knee_tokens: int, cap_tokens: int) -> dict[str, float]:
+@dataclass(frozen=True)
+class _Cycles:
+    """The launches of a prompt that is prefilled in quanta."""
+
+    launches: tuple[tuple[int, int], ...]
+    """Tokens of a launch, and how many there are."""
+    tokens: int
+    over_context: float
+    """Sum over tokens of the context before them."""
+    boundaries: int
+    """Between two quanta."""
+
+
+@lru_cache(maxsize=1 << 12)
+def _cycles(context: int, tokens: int, quantum_tokens: int, cap_tokens: int) -> _Cycles:
     cut = LaunchCut(cap_tokens)
-    context, left = row["context_tokens"], row["tokens"]
-    launches = knee = over_context = batches = 0.0
+    launches: Counter[int] = Counter()
+    over_context, boundaries, left = 0.0, 0, tokens
     while left:
-        quantum = min(left, row["quantum_tokens"])
-        for tokens in cut.sizes(context, quantum):
-            launches += 1
-            knee += min(tokens, knee_tokens)
-            over_context += tokens * (context + tokens / 2)
-            context += tokens
+        quantum = min(left, quantum_tokens)
+        for size in cut.sizes(context, quantum):
+            launches[size] += 1
+            over_context += size * (context + size / 2)
+            context += size
         left -= quantum
-        batches += left > 0
-    if not row["decode_rows"]:
-        batches = 0.0
-    contexts = batches * row["decode_context_tokens"] + batches * (batches - 1) / 2
+        boundaries += left > 0
+    return _Cycles(tuple(launches.items()), tokens, over_context, boundaries)
+
+
+def _prefill_row(
+    shape: Shape, parameter: float, cycles: _Cycles, beside: tuple[int, int]
+) -> dict[str, float]:
+    rows, context = beside
+    batches = cycles.boundaries if rows else 0
+    paid = sum(count * shape.launch(size, parameter) for size, count in cycles.launches)
     return {
-        "prefill_chunk_s": launches,
-        "prefill_token_s": row["tokens"],
-        "prefill_knee_token_s": knee,
-        "prefill_context_s": over_context,
-        "decode_step_s": batches,
-        "decode_row_s": batches * row["decode_rows"],
-        "decode_context_s": row["decode_rows"] * contexts,
+        "prefill_chunk_s": sum(count for _, count in cycles.launches),
+        "prefill_token_s": cycles.tokens,
+        "prefill_context_s": cycles.over_context,
         "decode_after_prefill_s": batches,
+        **_decode_row(shape, batches, context, rows),
+        shape.coefficient: paid + batches * shape.step(rows),
     }
 
 
 def launch_count(row: Mapping[Any, Any]) -> int:
     """Return the GPU launches of the prefill of a row of the common table."""
-    return int(_prefill_row(row, 1, row["prefill_cap_tokens"])["prefill_chunk_s"])
+    names = ("context_tokens", "tokens", "quantum_tokens", "prefill_cap_tokens")
+    return sum(count for _, count in _cycles(*[int(row[name]) for name in names]).launches)
 
 
-def to_grain(values: Floats) -> Floats:
+def to_grain(values: Floats, names: Sequence[str]) -> Floats:
     """Return coefficients in the resolution of the kernel."""
-    grains = np.array([coefficient.grain_ps for coefficient in COEFFICIENTS.values()])
+    grains = np.array([COEFFICIENTS[name].grain_ps if name in NAMES else 1 for name in names])
     rounded: Floats = np.round(values * PS_PER_S / grains) * grains / PS_PER_S
     return rounded

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from calibration.comparison import Comparison
 from calibration.fit import FullForm
-from calibration.form import COEFFICIENTS, NAMES
 from calibration.recipe import Recipe
 from sim.errors import CalibrationError, Problem
 from sim.fields import frozen
 from sim.profiles import Profile
 
 TOLERANCE = 0.03
-"""Relative; a knee is called possible while every fitted row stays within."""
+"""Relative; a parameter is called possible while every fitted run stays within."""
 
 
 def profile_document(
-    form: FullForm, recipe: Recipe, name: str, paths: Sequence[Path], command: str
+    comparison: Comparison, recipe: Recipe, name: str, paths: Sequence[Path], command: str
 ) -> dict[str, Any]:
     """Return a profile as plain tables, checked against the schema of profiles.
 
     Parameters
     ----------
-    form
-        A fitted form.
+    comparison
+        Fitted.
     recipe
         Gives every table that is not fitted.
     name
@@ -44,6 +44,7 @@ def profile_document(
     CalibrationError
         The recipe is for another machine, model or engine than the measurements.
     """
+    form = comparison.chosen_
     about = {key: str(form.table_[key].iloc[0]) for key in ("machine", "model", "engine")}
     versions = sorted(form.table_["engine_version"].unique())
     given = recipe.sections.get("provenance", {})
@@ -63,12 +64,15 @@ def profile_document(
         "name": name,
         "kind": "full",
         "description": recipe.description,
-        "cost": {key: _plain(value) for key, value in form.coefficients_.items()},
+        "cost": _cost(comparison),
         **sections,
-        "coefficients": {key: _coefficient(form, key) for key in form.coefficients_},
+        "coefficients": {
+            **{key: _coefficient(comparison, key) for key in form.coefficients_},
+            **{key: _absent(comparison, key) for key in comparison.absent},
+        },
         "covariance": {
-            "names": list(form.covariance_),
-            "values": [[_digits(x, 8) for x in row] for row in form.covariance_.to_numpy()],
+            "names": list(comparison.covariance_),
+            "values": [[_digits(x, 8) for x in row] for row in comparison.covariance_.to_numpy()],
         },
         "range": measured_range(form.table_),
         "residuals": residual_tables(form),
@@ -84,44 +88,63 @@ def profile_document(
     return document
 
 
-def _coefficient(form: FullForm, name: str) -> dict[str, Any]:
-    if name == "prefill_knee_tokens":
-        value = _plain(form.coefficients_[name])
-        return {"value": value, "unit": "tokens", "obtained": how_knee_was_found(form)}
-    entry: dict[str, Any] = {"value": form.coefficients_[name], "unit": COEFFICIENTS[name].unit}
-    error = form.standard_error(name)
+def _cost(comparison: Comparison) -> dict[str, Any]:
+    form = comparison.chosen_
+    cost: dict[str, Any] = {key: _plain(value) for key, value in form.coefficients_.items()}
+    if not form.has_shape:
+        cost.pop(form.shape.parameter, None)
+    elif form.shape.expert_form != "none":
+        cost["expert_form"] = form.shape.expert_form
+    return cost | {key: 0.0 for key in comparison.absent if key not in cost}
+
+
+def _coefficient(comparison: Comparison, name: str) -> dict[str, Any]:
+    form = comparison.chosen_
+    value = _plain(form.coefficients_[name])
+    entry: dict[str, Any] = {"value": value, "unit": form.unit(name)}
+    error = comparison.standard_error(name)
     if error is not None:
         entry["standard_error"] = _digits(error, 6)
     entry["obtained"] = how_obtained(form, name)
     return entry
 
 
+def _absent(comparison: Comparison, name: str) -> dict[str, Any]:
+    forms = [form for form in comparison.fitted_.values() if name in form.names]
+    unit = (*forms, comparison.chosen_)[0].unit(name)
+    return {"value": 0.0, "unit": unit, "obtained": comparison.absent[name]}
+
+
 def how_obtained(form: FullForm, name: str) -> str:
-    """Return in words how a coefficient came about."""
+    """Return in words how a coefficient or the parameter of a form came about."""
+    if name == form.shape.parameter:
+        return _how_scanned(form)
     if name in form.held_:
         return form.held_[name]
-    counts = np.abs(form.jacobian(form.table_, 1)[:, NAMES.index(name)]) > 0
-    kinds = sorted(form.table_["kind"][counts].unique())
-    text = f"fitted on {counts.sum()} rows ({' and '.join(kinds)})"
+    rows = form.rows_that_pay(name)
+    text = f"fitted on {len(rows)} rows ({' and '.join(sorted(rows['kind'].unique()))})"
     if form.only_on_runs(name):
         text += ", identified by the runs: no step measurement tells it apart"
     return text
 
 
-def how_knee_was_found(form: FullForm) -> str:
-    """Return in words which knees were tried and which are possible."""
-    if not form.coefficients_["prefill_knee_tokens"]:
+def _how_scanned(form: FullForm) -> str:
+    if not form.has_shape:
         return "none: no launch is cheaper or dearer per token for its size"
-    tried, knees = form.scan_.index, possible_knees(form).index
-    text = f"scan of {tried[0]} ... {tried[-1]} tokens, lowest loss"
-    if knees.empty:
-        return f"{text}; no knee keeps every fitted row within {TOLERANCE:.0%}"
-    return f"{text}; {knees[0]} ... {knees[-1]} keep every fitted row within {TOLERANCE:.0%}"
+    tried, possible = form.scan_.index, possible_parameters(form).index
+    text = f"scan of {tried[0]:g} ... {tried[-1]:g}, lowest loss"
+    told = "run" if (form.table_["kind"] == "run").any() else "row"
+    if possible.empty:
+        return f"{text}; none keeps every fitted {told} within {TOLERANCE:.0%}"
+    return (
+        f"{text}; {possible[0]:g} ... {possible[-1]:g} keep every fitted {told} "
+        f"within {TOLERANCE:.0%}"
+    )
 
 
-def possible_knees(form: FullForm) -> pd.DataFrame:
-    """Return the part of the scan whose every fitted row stays within the tolerance."""
-    return form.scan_[form.scan_["worst"] <= TOLERANCE]
+def possible_parameters(form: FullForm) -> pd.DataFrame:
+    """Return the part of the scan whose every fitted run stays within the tolerance."""
+    return form.scan_[(form.scan_["worst"] <= TOLERANCE) & form.scan_["is_lawful"].astype(bool)]
 
 
 def measured_range(table: pd.DataFrame) -> dict[str, list[int]]:

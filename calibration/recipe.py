@@ -7,8 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from calibration.shapes import Shape, shapes
 from sim.documents import did_you_mean, read
 from sim.errors import InputError, Problem
+from sim.experts.routing import build_routing
 
 SECTIONS = ("engine", "kv", "machine", "model", "routing", "provenance")
 """Tables of a recipe that a profile takes over as they are."""
@@ -29,8 +31,8 @@ class Recipe:
         One sentence for the profile.
     data
         Names of files in calibration/data.
-    knee_candidates_tokens
-        Knees to try.
+    knee_candidates_tokens, rows_half_candidates
+        Parameters of the shapes of launches to try; see `calibration.shapes`.
     sections
         Tables of the profile, by name.
     """
@@ -38,13 +40,28 @@ class Recipe:
     name: str
     description: str
     data: tuple[str, ...]
-    knee_candidates_tokens: range
+    knee_candidates_tokens: tuple[float, ...]
+    rows_half_candidates: tuple[float, ...]
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def prefill_cap_tokens(self) -> int:
         """Largest launch of the engine; larger than any prompt if it never cuts."""
         return int(self.sections.get("engine", {}).get("prefill_cap_tokens", 10**9))
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """What launches may pay by their size; shapes with experts only if the model is known."""
+        model, told = self.sections.get("model", {}), self.sections.get("routing", {})
+        routing = None
+        if told:
+            routing = build_routing(
+                told["distribution"],
+                model["expert_count"],
+                model["experts_per_token"],
+                told.get("sigma", 0.0),
+            )
+        return shapes(self.knee_candidates_tokens, self.rows_half_candidates, routing)
 
 
 def recipe_names() -> list[str]:
@@ -65,14 +82,18 @@ def find_recipe(name: str) -> Recipe:
         message = f"unknown recipe; there are {', '.join(names)}{did_you_mean(name, names)}"
         raise InputError(Problem("--recipe", name[:60], message))
     data = read(_folder() / f"{name}.toml").data
-    first, last, step = data["knee_candidates_tokens"]
     return Recipe(
         name=name,
         description=data["description"],
         data=tuple(data["data"]),
-        knee_candidates_tokens=range(first, last + 1, step),
+        knee_candidates_tokens=_steps(*data["knee_candidates_tokens"]),
+        rows_half_candidates=_steps(*data["rows_half_candidates"]),
         sections={key: data[key] for key in SECTIONS if key in data},
     )
+
+
+def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
+    return tuple(first + index * step for index in range(round((last - first) / step) + 1))
 
 
 def _folder() -> Path:

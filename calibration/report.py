@@ -7,38 +7,65 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from calibration.comparison import RULE, Comparison
 from calibration.fit import FullForm
-from calibration.form import COEFFICIENTS
-from calibration.profile_document import how_knee_was_found, how_obtained, possible_knees
+from calibration.profile_document import how_obtained, possible_parameters
 
 STRONG_CORRELATION = 0.9
 
 
-def report(form: FullForm, everything: pd.DataFrame) -> str:
-    """Return the report of a fit: coefficients, residuals of all rows, what stays unknown.
+def report(comparison: Comparison, everything: pd.DataFrame) -> str:
+    """Return the report of a fit: forms, coefficients, residuals of all rows, what stays unknown.
 
     Parameters
     ----------
-    form
-        A fitted form.
+    comparison
+        Fitted.
     everything
         All measurements, also those that were not fitted.
     """
-    return "\n".join(
-        [*_coefficient_lines(form), "", *_row_lines(form, everything), "", *_unknown_lines(form)]
+    parts = (
+        _form_lines(comparison),
+        _coefficient_lines(comparison),
+        _row_lines(comparison.chosen_, everything),
+        _unknown_lines(comparison),
     )
+    return "\n\n".join("\n".join(lines) for lines in parts)
 
 
-def _coefficient_lines(form: FullForm) -> Iterator[str]:
-    yield f"{'coefficient':<24}{'value':>13}{'+-':>11}  {'unit':<10} obtained"
+def _form_lines(comparison: Comparison) -> Iterator[str]:
+    yield f"Rule: {RULE}."
+    count = comparison.group_count_
+    yield f"{'form':<22}{'free':>5}{'worst':>9}{'RMS':>8}{f'RMS on {count} groups left out':>29}"
+    name = comparison.chosen_.name
+    for form, line in comparison.forms_.to_dict("index").items():
+        spread = f"{line['left_out_rms']:.2%} +- {line['standard_error']:.2%}"
+        if np.isnan(line["left_out_rms"]):
+            spread = "-"
+        mark = "  chosen" if form == name else ""
+        yield (
+            f"{form:<22}{line['free_count']:>5.0f}{line['worst']:>9.2%}{line['rms']:>8.2%}"
+            f"{spread:>29}{mark}"
+        )
+    for refused, why in comparison.refused_.items():
+        yield f"{refused:<22} refused: {why}"
+    yield f"Chosen: {name}: {comparison.why_}."
+    for group, other in comparison.decisive_.items():
+        yield f"Without the errors on [{group}] the rule would choose: {other}."
+
+
+def _coefficient_lines(comparison: Comparison) -> Iterator[str]:
+    form = comparison.chosen_
+    yield f"{'coefficient':<24}{'value':>13}{'+-':>11}  {'unit':<11} obtained"
     for name, value in form.coefficients_.items():
-        if name == "prefill_knee_tokens":
-            yield f"{name:<24}{value:>13.0f}{'':>11}  {'tokens':<10} {how_knee_was_found(form)}"
-            continue
-        error = form.standard_error(name)
+        error = comparison.standard_error(name)
         spread = "" if error is None else f"{error:.1e}"
-        unit = COEFFICIENTS[name].unit
-        yield f"{name:<24}{value:>13.5g}{spread:>11}  {unit:<10} {how_obtained(form, name)}"
+        yield (
+            f"{name:<24}{value:>13.5g}{spread:>11}  {form.unit(name):<11} "
+            f"{how_obtained(form, name)}"
+        )
+    for name, why in comparison.absent.items():
+        yield f"{name:<24}{0:>13}{'':>11}  {'':<11} {why}"
 
 
 def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
@@ -63,21 +90,23 @@ def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _unknown_lines(form: FullForm) -> Iterator[str]:
+def _unknown_lines(comparison: Comparison) -> Iterator[str]:
+    form, covariance = comparison.chosen_, comparison.covariance_
     yield "What the rows cannot tell:"
     for name, why in form.held_.items():
         yield f"  {name}: {why}"
-    names = list(form.covariance_)
-    errors = np.sqrt(np.diag(form.covariance_))
+    names = list(covariance)
+    errors = np.sqrt(np.diag(covariance)) if names else np.array([])
     for i, j in zip(*np.triu_indices(len(names), 1), strict=True):
-        correlation = form.covariance_.to_numpy()[i, j] / (errors[i] * errors[j] or np.inf)
+        correlation = covariance.to_numpy()[i, j] / (errors[i] * errors[j] or np.inf)
         if abs(correlation) > STRONG_CORRELATION:
             yield f"  {names[i]} and {names[j]}: correlation {correlation:+.2f}"
-    if form.coefficients_["prefill_knee_tokens"]:
-        for knee, row in possible_knees(form).iterrows():
+    if form.shape.parameter and form.has_shape:
+        told = ["prefill_token_s", form.shape.coefficient]
+        possible = possible_parameters(form)
+        for parameter, row in possible.iloc[[0, -1] if len(possible) > 1 else []].iterrows():
+            values = ", ".join(f"{name} {row[name]:.4g}" for name in told)
             yield (
-                f"  knee {knee}: every fitted row within {row['worst']:.2%} with prefill_token_s "
-                f"{row['prefill_token_s']:.4g}, prefill_knee_token_s "
-                f"{row['prefill_knee_token_s']:.4g}, decode_after_prefill_s "
-                f"{row['decode_after_prefill_s']:.3g}"
+                f"  {form.shape.parameter} {parameter:g}: worst run {row['worst']:.2%} "
+                f"with {values}"
             )
