@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,12 +17,14 @@ from sim import engine, layout, ledger
 from sim.cases import Case, Pick, draw_case, linear_cost
 from sim.conformance import check_policy, faults
 from sim.cost.linear import LinearCost
+from sim.loading import load_scenario
 from sim.policies import find_policy, policy_names
 from sim.policies.budget import Budget
 from sim.policies.ds4 import Ds4
 from sim.policies.simple import Alternate, ChunkParameters, DecodeFirst, PrefillFirst
 from sim.request import Plan, Request, Work
 from sim.run import Run
+from sim.simulation import simulate
 from sim.units import FOREVER_PS, PS_PER_S
 from sim.view import View
 
@@ -112,6 +115,17 @@ def test_fast_forward_changes_nothing_in_many_more_worlds(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(INSTALLED))
 def test_every_installed_policy_conforms(kind: str) -> None:
     assert check_policy(INSTALLED[kind]) == []
+
+
+@pytest.mark.parametrize("name", ["three-agents", "one-agent", "real-sessions"])
+def test_shipped_scenarios_are_equal_with_ten_times_fewer_decisions(name: str) -> None:
+    on, off = (simulate(load_scenario(name), fast_forward=mode) for mode in (True, False))
+    assert on.counts["work_count"] == off.counts["work_count"]
+    for table in ("requests", "works", "tokens", "jobs"):
+        ours, theirs = on.table(table), off.table(table)
+        for column in ours:
+            np.testing.assert_array_equal(ours[column], theirs[column], err_msg=column)
+    assert 10 * on.counts["decide_count"] <= off.counts["decide_count"]
 
 
 # -- the law proves itself -----------------------------------------------------------------------
