@@ -295,7 +295,10 @@ STREAM = ((0, 20, FOREVER_PS, ()),)
 
 @pytest.mark.parametrize("fast_forward", [True, False])
 @pytest.mark.parametrize("gaps", [(), (0, 10**9)])
-def test_a_starved_probe_is_a_deadlock(fast_forward: bool, gaps: tuple[int, ...]) -> None:
+def test_a_starved_probe_is_a_deadlock(
+    fast_forward: bool, gaps: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "FRUITLESS_WORKS", 1_000)
     stream = ((0, 20, FOREVER_PS, Cycled(gaps) if gaps else ()),)
     case = small(agents=PROBE, streams=stream)
     with pytest.raises(DeadlockError, match=r"only endless streams run.*1 \(agents, 50 to"):
@@ -318,7 +321,8 @@ def test_no_slot_is_a_deadlock() -> None:
         play(small(agents=PROBE, options=EngineOptions(slot_count=0)), KINDS["ds4"]())
 
 
-def test_a_stream_in_the_only_slot_is_a_deadlock() -> None:
+def test_a_stream_in_the_only_slot_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "FRUITLESS_WORKS", 1_000)
     options = EngineOptions(slot_count=1)
     with pytest.raises(DeadlockError, match="1 waiting"):
         play(small(agents=PROBE, streams=STREAM, options=options), KINDS["ds4"]())
