@@ -102,6 +102,8 @@ class Books:
         book.left, book.context, book.admitted = book.left + book.context + unfed, 0, False
         self.require(request.left_tokens == book.left, "recompute", request.left_tokens, book.left)
         book.left = request.left_tokens
+        if book.ready_ps == FOREVER_PS:  # its save is pointless now
+            book.ready_ps = request.ready_ps
 
     def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
         """Book every work of a run."""

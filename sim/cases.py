@@ -129,13 +129,14 @@ def draw_case(
     answers = [3, 1, 2, 8, 30]
     starts_ps = [0, 20 * MS, 100 * MS, 101 * MS + 1, 350 * MS, 1_000 * MS]
     pauses_ps = [0, 5 * MS, 130 * MS, 133 * MS + 7]
-    every = pick([0, 0, 16, 50])
+    gapless = pick([False, True, False])  # the engine lays runs out in another way then
+    every = 0 if gapless else pick([0, 0, 16, 50])
     options = EngineOptions(
         first_token=pick(["prefill", "decode"]),
         slot_count=pick([2, 3, 5] if endless else [1, 2, 3]),
         prefill_cap_tokens=pick([None, tokens // 8]),
-        host_gap_s=pick([0.0, 1e-3, 5e-3]),
-        chunk_gap_s=pick([0.0, 2e-3]),
+        host_gap_s=0.0 if gapless else pick([0.0, 1e-3, 5e-3]),
+        chunk_gap_s=0.0 if gapless else pick([0.0, 2e-3]),
         barging_probability=pick([0.0, 0.5, 0.9]),
         kv_capacity_tokens=pick([None, tokens * 3, tokens * 3 // 2]) if memory else None,
         continued_interval_tokens=every,
@@ -155,7 +156,12 @@ def draw_case(
             for _ in range(pick([1, 2, 3]))
         ),
         streams=tuple(
-            (pick(starts_ps), pick([2, 50, tokens]), pick(length), _draw_gaps(pick))
+            (
+                pick(starts_ps),
+                pick([2, 50, tokens]),
+                pick(length),
+                () if gapless else _draw_gaps(pick),
+            )
             for length in ([40, 2, 200], [40, 2, FOREVER_PS if endless else 30])[: pick([0, 1, 2])]
         ),
         arrivals=tuple(
@@ -165,7 +171,9 @@ def draw_case(
     )
 
 
-def _draw_gaps(pick: Pick) -> Sequence[int]:
+def _draw_gaps(pick: Pick, gapless: bool) -> Sequence[int]:
+    if gapless:
+        return ()
     gaps_ps = [pick([0, 1 * MS, 2 * MS, 2 * MS + 1, 9 * MS]) for _ in range(pick([0, 1, 7]))]
     return Cycled(gaps_ps) if gaps_ps else ()
 

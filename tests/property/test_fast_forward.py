@@ -138,6 +138,18 @@ def _one_work_too_many(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _one_repeat_too_many(patch: pytest.MonkeyPatch) -> None:
+    repeated = layout.Layout._repeated
+
+    def more(*args: Any) -> Run | None:
+        run = repeated(*args)
+        if run is not None and run.count > 1:
+            run.count += 1
+        return run
+
+    patch.setattr(layout.Layout, "_repeated", more)
+
+
 def _cut_one_work_late(patch: pytest.MonkeyPatch) -> None:
     def cut(self: Any, now_ps: int) -> int:
         self.run.count = min(self.run.count, self.run.begun_before(now_ps) + 1)
@@ -270,6 +282,7 @@ def _memory_leaks(patch: pytest.MonkeyPatch) -> None:
 
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool]] = [
     (_one_work_too_many, "alternate", False),
+    (_one_repeat_too_many, "prefill-first", False),
     (_cut_one_work_late, "prefill-first", False),
     (_gaps_forgotten, "alternate", False),
     (_no_poke, "prefill-first", False),

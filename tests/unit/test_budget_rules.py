@@ -97,6 +97,11 @@ def test_memory_shortens_chunks() -> None:
     assert books.world.engine.view.kv_free_tokens == 24
 
 
+def test_a_request_may_fill_the_memory_to_the_last_token() -> None:
+    assert works(played(400, [(0.0, 600, 1)], capacity=600)) == ["0:400", "0:200"]
+    assert works(played(400, [(0.0, 600, 2)], capacity=601)) == ["0:400", "0:200", "+0"]
+
+
 @pytest.mark.parametrize("name", ["step_budget_tokens", "max_requests"])
 def test_parameters_are_checked(name: str) -> None:
     with pytest.raises(ValueError, match=name):
