@@ -160,7 +160,7 @@ def draw_case(
                 pick(starts_ps),
                 pick([2, 50, tokens]),
                 pick(length),
-                () if gapless else _draw_gaps(pick),
+                _draw_gaps(pick, gapless),
             )
             for length in ([40, 2, 200], [40, 2, FOREVER_PS if endless else 30])[: pick([0, 1, 2])]
         ),
