@@ -29,7 +29,7 @@ FRUITLESS_DECISIONS = 1_000
 """Decisions in a row that run nothing, at one instant, before the engine gives up."""
 
 FRUITLESS_WORKS = 1_000_000
-"""Works in a row that bring no finite request forward, with nothing scheduled that could."""
+"""Works in a row of endless streams alone, while a finite request is in the system."""
 
 
 class At(simpy.Event):
@@ -154,9 +154,7 @@ class Engine:
                 return self._start_job()
             if not self.cost.pure and ready_ps > self.view.now_ps:  # priced when it starts
                 return self._sleep(ready_ps, _IDLE)
-        peek_ps = self.env.peek()
-        run = self.layout.run(works, plan, self.view, peek_ps, single)
-        self._guard(works, peek_ps, run.count)
+        run = self.layout.run(works, plan, self.view, self.env.peek(), single)
         return self._sleep(
             run.end_ps(run.count),
             _Works(run, works if run.length == len(works) else works[: run.length]),
@@ -175,22 +173,22 @@ class Engine:
             alarm.callbacks.append(self._boundary)
 
     def _commit(self, span: _Works) -> None:
+        if self.ledger.has_streams:
+            self._guard(span)
         self.view.now_ps = int(self.env.now)
         self._notified |= self.ledger.commit(span.run, span.works)
         self.run_count, self.work_count = self.run_count + 1, self.work_count + span.run.count
 
     # -- guards ------------------------------------------------------------------------------
 
-    def _guard(self, works: Sequence[Work], peek_ps: float, count: int) -> None:
-        """Raise when only endless streams advance and nothing is scheduled that could change it."""
-        if peek_ps < float("inf") or any(
-            [row.left_tokens or not row._is_endless for w in works for row in rows_of(w)]
-        ):
+    def _guard(self, span: _Works) -> None:
+        """Raise when endless streams keep a finite request from advancing."""
+        if not all([r._is_endless and not r.left_tokens for w in span.works for r in rows_of(w)]):
             self._fruitless = 0
-            return
-        self._fruitless += count
-        if self._fruitless > FRUITLESS_WORKS:
-            raise DeadlockError(f"only endless streams run: {self.state()}")
+        elif any([not row._is_endless for row in (*self.view.waiting, *self.view.running)]):
+            self._fruitless += span.run.count
+            if self._fruitless > FRUITLESS_WORKS:
+                raise DeadlockError(f"only endless streams run: {self.state()}")
 
     def state(self) -> str:
         """Return one line about the instant, and what is waiting and running."""

@@ -54,12 +54,15 @@ class Ledger:
         self.layout, self.lock, self.view, self.observer = layout, lock, view, observer
         self.token_from_prefill, self.save_ps = token_from_prefill, save_ps
         self.claim = getattr(policy, "claim", None)
+        self.has_streams = False
+        """Whether an endless request was ever submitted."""
         self._done: list[Request] = []
 
     def submit(self, request: Request) -> None:
         """Put a request in the queue."""
         self.view.waiting.append(request)
         self.layout.varied_gap_count += bool(request._gaps_ps)
+        self.has_streams |= request._is_endless
         self.observer.submitted(request)
 
     def book(self, plan: Plan) -> None:
@@ -75,6 +78,8 @@ class Ledger:
             sampled = 1 if decoding and self.token_from_prefill else 0
             row.left_tokens += row.context_tokens + sampled
             row.context_tokens = 0
+            self.lock.drop(row)
+            row.ready_ps = min(row.ready_ps, view.now_ps)
             row.status = "waiting"
             self.observer.preempted(row)
         for index, row in enumerate(plan.admit):

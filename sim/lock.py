@@ -6,7 +6,7 @@ from collections import deque
 
 from numpy.random import Generator
 
-from sim.request import Job
+from sim.request import Job, Request
 
 
 class RawLock:
@@ -27,6 +27,11 @@ class RawLock:
     def __init__(self, barging_probability: float, random: Generator) -> None:
         self.jobs: deque[Job] = deque()
         self._barging, self._random = barging_probability, random
+
+    def drop(self, request: Request) -> None:
+        """Forget the jobs of a request that has lost its KV."""
+        if self.jobs:
+            self.jobs = deque([job for job in self.jobs if job.request is not request])
 
     def wins(self) -> bool:
         """Return whether the jobs that wait take the engine at this boundary."""

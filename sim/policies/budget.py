@@ -46,6 +46,7 @@ class Budget:
             while len(running) > 1 and sum([not row.left_tokens for row in running]) > free:
                 preempt.append(running.pop())
                 free += preempt[-1].context_tokens
+        # Each running request keeps room for its next token; a chunk leaves that of the others.
         left, reserve = self.budget_tokens, len(running)
         chunks: list[tuple[Request, int]] = []
         decode: list[Request] = []
@@ -56,7 +57,7 @@ class Budget:
             if not row.left_tokens:
                 tokens = 1
                 decode.append(row)
-            elif (tokens := min(row.left_tokens, left, free - reserve)) > 0:
+            elif (tokens := min(row.left_tokens, left, free - (reserve - 1))) > 0:
                 chunks.append((row, tokens))
             else:
                 continue
@@ -71,7 +72,9 @@ class Budget:
                 left, free = left - tokens, free - tokens - row.context_tokens
                 reserve += 1
         if not chunks and not decode:
-            return Plan(preempt=preempt)
+            # Prompts that fill the memory together: the newest gives way to the oldest.
+            preempt = preempt or running[1:][-1:]
+            return Plan(preempt=preempt, until_ps=view.now_ps if preempt else FOREVER_PS)
         # Nothing is admitted in a step that preempts, and short memory shortens chunks: such a
         # step is not like the next.
         repeat = 1 if preempt else FOREVER_PS
