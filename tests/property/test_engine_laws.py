@@ -281,6 +281,37 @@ def test_the_suite_finds_bad_policies(policy_class: type[Any], words: str) -> No
     assert any(words in text for text in found), found[:3]
 
 
+class InTurns(PrefillFirst):
+    """Honest, with decode works of different rows in a cycle: one row after another."""
+
+    def decide(self, view: View) -> Plan:
+        plan = super().decide(view)
+        rows = list(plan.cycle[0].decode) if plan.cycle else []
+        if not rows:
+            return plan
+        rows.sort(key=lambda row: (row.generated_tokens, row.request_id))
+        if rows[0].generated_tokens < rows[-1].generated_tokens:
+            return Plan([Work(decode=rows[:1])], repeat=1, admit=plan.admit)
+        return Plan([Work(decode=[row]) for row in rows], admit=plan.admit)
+
+
+class ChunkPairs(PrefillFirst):
+    """Honest, with the same prompt twice in a cycle."""
+
+    def decide(self, view: View) -> Plan:
+        plan = super().decide(view)
+        if plan.cycle and plan.cycle[0].prefill:
+            plan.cycle = [*plan.cycle, *plan.cycle]
+        return plan
+
+
+@pytest.mark.parametrize("policy_class", [InTurns, ChunkPairs])
+def test_cycles_of_any_shape_are_executed_as_promised(policy_class: type[Any]) -> None:
+    for seed in range(60):
+        case = draw_case(Random(seed).choice)
+        assert faults(case, partial(policy_class, ChunkParameters(50))) == [], seed
+
+
 # -- worlds that cannot go on --------------------------------------------------------------------
 
 
