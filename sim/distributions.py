@@ -15,10 +15,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from sim.fields import MOST_SECONDS, MOST_TOKENS
-from sim.laws import AnyLaw, Constant
+from sim.distribution_kinds import AnyDistribution, Constant
 
 
-class Quantity(RootModel[AnyLaw]):
+class Quantity(RootModel[AnyDistribution]):
     """A number or a distribution; see the subclasses for tokens, counts and seconds.
 
     Examples
@@ -88,11 +88,11 @@ class Quantity(RootModel[AnyLaw]):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
-        laws = {key: schema.pop(key) for key in ("oneOf", "discriminator") if key in schema}
+        kinds = {key: schema.pop(key) for key in ("oneOf", "discriminator") if key in schema}
         number: JsonSchemaValue = {"type": "integer" if cls.integer else "number"}
         if cls.floor > -1e15:
             number["minimum"] = cls.floor
-        schema["anyOf"] = [number, laws]
+        schema["anyOf"] = [number, kinds]
         return schema
 
 

@@ -2,63 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import AllOf, Event
 
-from sim.clients.trace_file import Row, read_trace
-from sim.errors import InputError, Problem
-from sim.request import Request, Segment
-from sim.units import to_ps
+from sim.replayed import Replayed, read_sessions
+from sim.request import Request
 
 if TYPE_CHECKING:
     from sim.scenario import ReplayClient
     from sim.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """One request of a recording, ready to submit."""
-
-    submit_ps: int
-    pause_ps: int
-    pause_kind: str
-    segments: tuple[Segment, ...]
-    resident_tokens: int
-    """Found in the cache although the recording does not show who put it there."""
-    output_tokens: int
-
-
-def prefix_segments(rows: list[Row], session_id: str) -> Iterator[tuple[Segment, ...]]:
-    """Yield the prompt of each request of one session, as segments.
-
-    A prompt begins with as much of the context before it (prompt and answer) as the recording
-    found in the cache, and goes on with new text. The last sampled token of an answer was never
-    computed, so a prompt whose cached part reaches up to it repeats the whole answer.
-
-    Parameters
-    ----------
-    rows
-        Requests of the session, in order.
-    session_id
-        Prefix of the segment names.
-    """
-    context: list[Segment] = []
-    for turn, row in enumerate(rows):
-        held = sum(tokens for _, tokens in context)
-        room = row.prompt_tokens if row.cached_tokens >= held - 1 else row.cached_tokens
-        prompt: list[Segment] = []
-        for name, tokens in context:
-            if room > 0:
-                prompt.append((name, min(tokens, room)))
-                room -= tokens
-        left = row.prompt_tokens - sum(tokens for _, tokens in prompt)
-        if left:
-            prompt.append((f"{session_id}/p{turn}", left))
-        yield tuple(prompt)
-        context = [*prompt, (f"{session_id}/a{turn}", row.output_tokens)]
 
 
 class Replay:
@@ -84,50 +38,7 @@ class Replay:
     def __init__(self, model: ReplayClient) -> None:
         self.name = model.name
         self._model = model
-        rows = read_trace(model.path)
-        by_session: dict[object, list[Row]] = {}
-        for index, row in enumerate(rows):
-            if row.output_tokens and row.status != "rejected":
-                key = ("line", index) if row.session_id is None else str(row.session_id)
-                by_session.setdefault(key, []).append(row)
-        if not by_session:
-            raise InputError(Problem(str(model.path), "", "no request of it got a token"))
-        self._sessions = [
-            (f"{self.name}/{index}", self._replayed(sorted(rows, key=_submit_s), index))
-            for index, rows in enumerate(by_session.values())
-        ]
-
-    def _replayed(self, rows: list[Row], index: int) -> list[Replayed]:
-        session_id = f"{self.name}/{index}"
-        requests: list[Replayed] = []
-        for turn, (row, segments) in enumerate(
-            zip(rows, prefix_segments(rows, session_id), strict=True)
-        ):
-            pause_s = row.pause_before_s if turn else 0.0
-            if pause_s is None and rows[turn - 1].finish_s is not None:
-                pause_s = row.submit_s - (rows[turn - 1].finish_s or 0.0)
-            if pause_s is None:
-                if self._model.mode == "closed":
-                    raise InputError(
-                        Problem(
-                            str(self._model.path),
-                            "pause_before_s",
-                            f"missing in turn {turn} of session {row.session_id!r}, and turn "
-                            f"{turn - 1} has no finish_s: a closed replay needs one of them",
-                        )
-                    )
-                pause_s = 0.0
-            requests.append(
-                Replayed(
-                    submit_ps=to_ps(row.submit_s),
-                    pause_ps=to_ps(max(pause_s, 0.0)),
-                    pause_kind=row.pause_kind or "tool" if turn else "",
-                    segments=segments,
-                    resident_tokens=0 if turn else min(row.cached_tokens, row.prompt_tokens - 1),
-                    output_tokens=row.output_tokens,
-                )
-            )
-        return requests
+        self._sessions, _ = read_sessions(model.path, model.mode, model.name)
 
     def start(self, world: World) -> Event:
         """Start the sessions; the event fires when the last request is answered or refused."""
@@ -205,6 +116,3 @@ class Replay:
             )
         leave(None)
 
-
-def _submit_s(row: Row) -> float:
-    return row.submit_s

@@ -13,13 +13,13 @@ import simpy
 
 from sim.clients import make_client
 from sim.clients.agents import Turn, draw_turns
-from sim.clients.replay import prefix_segments
-from sim.clients.trace_file import Row, read_trace
 from sim.errors import InputError
 from sim.kv import common_tokens
+from sim.replayed import prefix_segments
 from sim.request import Request
 from sim.rng import stream
 from sim.scenario import AgentsClient, ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
+from sim.trace_file import Row, read_trace
 from sim.units import FOREVER_PS, PS_PER_S
 
 SERVICE_PS = 2 * PS_PER_S
@@ -319,8 +319,11 @@ def test_a_closed_replay_keeps_the_recorded_pauses(tmp_path: Path) -> None:
 
 def test_a_closed_replay_without_pauses_is_refused(tmp_path: Path) -> None:
     rows = [{key: row[key] for key in row if key != "pause_before_s"} for row in ROWS]
-    with pytest.raises(InputError, match=r"pause_before_s: missing in turn 1 of session 'x'"):
+    with pytest.raises(
+        InputError, match=r":4: pause_before_s: missing in turn 1 of session 'x'"
+    ) as e:
         make_client(replay(written(tmp_path, HEADER, *rows), "closed"))
+    assert [problem.line for problem in e.value.problems] == [4, 5]
 
 
 def test_a_pause_is_what_lies_between_an_answer_and_the_next_prompt(tmp_path: Path) -> None:

@@ -176,6 +176,6 @@ def test_counts_have_a_roof() -> None:
 
 def test_schema_allows_a_number_or_a_table() -> None:
     schema = TokenQuantity.model_json_schema()
-    number, laws = schema["anyOf"]
+    number, kinds = schema["anyOf"]
     assert number == {"type": "integer", "minimum": 1}
-    assert len(laws["oneOf"]) == 9
+    assert len(kinds["oneOf"]) == 9

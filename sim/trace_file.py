@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter, ValidationError
 
 from sim.errors import InputError, Problem
 
 _FORMATS = ("moesim-recording", "moesim-replay")
 _LONGEST_LINE = 1 << 24
-_MOST_PROBLEMS = 20
+MOST_PROBLEMS = 20
+"""Of one file; those that follow are much the same."""
 
 _Tokens = Annotated[int, Field(le=10**9)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -41,6 +42,12 @@ class Row(BaseModel):
     finish_s: _Seconds | None = None
     pause_kind: str = ""
     status: str = "completed"
+    _line: int = PrivateAttr(0)
+
+    @property
+    def line(self) -> int:
+        """Line of the file, 0 when the row comes from elsewhere."""
+        return self._line
 
 
 _HEADER = TypeAdapter(Header)
@@ -83,7 +90,7 @@ def read_trace(path: str | Path) -> list[Row]:
                 except InputError as error:
                     problems += error.problems
                 # Without a header of ours the other lines would only repeat the message.
-                if problems and (number == 1 or len(problems) >= _MOST_PROBLEMS):
+                if problems and (number == 1 or len(problems) >= MOST_PROBLEMS):
                     break
     except OSError as error:
         raise InputError(Problem(source, "", error.strerror or str(error))) from error
@@ -91,7 +98,7 @@ def read_trace(path: str | Path) -> list[Row]:
         what = "has a header but no requests" if number else "is empty"
         problems.append(Problem(source, "", f"{what}; expected a header line, then requests"))
     if problems:
-        raise InputError(*problems[:_MOST_PROBLEMS])
+        raise InputError(*problems[:MOST_PROBLEMS])
     return rows
 
 
@@ -110,6 +117,7 @@ def _checked(source: str, number: int, row: Row) -> Row:
     if not row.output_tokens and row.status == "completed":
         message = "0 tokens, but a completed request has at least one"
         raise InputError(Problem(source, "output_tokens", message, number))
+    row._line = number
     return row
 
 

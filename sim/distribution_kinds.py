@@ -1,6 +1,6 @@
-"""Laws of chance: what the table ``{ dist = "lognormal", ... }`` of a quantity may hold.
+"""Kinds of distributions: what the table ``{ dist = "lognormal", ... }`` of a quantity may hold.
 
-Every law may be shifted (`offset`) and clipped (`min`, `max`, after the shift).
+Each may be shifted (`offset`) and clipped (`min`, `max`, after the shift).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LogSpread = Annotated[float, Field(ge=0, le=20)]
 _Weights = tuple[_Positive, ...]
 
 
-class Law(Table):
+class Distribution(Table):
     """A distribution: `draw` and the exact moments of the unclipped, unshifted form."""
 
     offset: _Value = 0.0
@@ -90,7 +90,7 @@ class Law(Table):
         return None if bites else plain + self.offset
 
 
-class Constant(Law):
+class Constant(Distribution):
     """Always the same value."""
 
     dist: Literal["constant"] = "constant"
@@ -106,7 +106,7 @@ class Constant(Law):
         return self.value, self.value
 
 
-class Uniform(Law):
+class Uniform(Distribution):
     """Every value between `low` and `high` is equally likely."""
 
     dist: Literal["uniform"]
@@ -131,7 +131,7 @@ class Uniform(Law):
         return self.low, self.high
 
 
-class Exponential(Law):
+class Exponential(Distribution):
     """Exponential with a mean."""
 
     dist: Literal["exponential"]
@@ -147,7 +147,7 @@ class Exponential(Law):
         return 0.0, math.inf
 
 
-class Lognormal(Law):
+class Lognormal(Distribution):
     """Its logarithm is normal: give `median` (in the unit of the quantity) or `mu`, and `sigma`."""
 
     dist: Literal["lognormal"]
@@ -183,7 +183,7 @@ class Lognormal(Law):
         return (0.0, math.inf) if self.sigma else (median, median)
 
 
-class Normal(Law):
+class Normal(Distribution):
     """Normal with mean and standard deviation `sigma`."""
 
     dist: Literal["normal"]
@@ -201,7 +201,7 @@ class Normal(Law):
         return (-math.inf, math.inf) if self.sigma else (self.mean, self.mean)
 
 
-class Gamma(Law):
+class Gamma(Distribution):
     """Gamma with a mean and a coefficient of variation (1 is the exponential)."""
 
     dist: Literal["gamma"]
@@ -220,7 +220,7 @@ class Gamma(Law):
         return 0.0, math.inf
 
 
-class Empirical(Law):
+class Empirical(Distribution):
     """One of the given values, with given weights or equally likely."""
 
     dist: Literal["empirical"]
@@ -242,11 +242,11 @@ class Empirical(Law):
         return min(self.values), max(self.values)
 
 
-class Mixture(Law):
+class Mixture(Distribution):
     """With probability in proportion to its weight, a draw from one of the parts."""
 
     dist: Literal["mixture"]
-    parts: Annotated[tuple[AnyLaw, ...], Field(min_length=1, max_length=100)]
+    parts: Annotated[tuple[AnyDistribution, ...], Field(min_length=1, max_length=100)]
     """Numbers or distributions."""
     weights: _Weights
 
@@ -276,7 +276,7 @@ class Mixture(Law):
         return min(lows), max(highs)
 
 
-class Listed(Law):
+class Listed(Distribution):
     """One of the numbers in a text file (one a line; or a column of a CSV), equally likely."""
 
     dist: Literal["file"]
@@ -321,19 +321,19 @@ def _one_weight_each(weights: _Weights | None, items: object) -> _Weights | None
     return weights
 
 
-def as_law(value: Any) -> Any:
+def as_distribution(value: Any) -> Any:
     """Return the table of a number; leave tables alone."""
-    if isinstance(value, dict | Law):
+    if isinstance(value, dict | Distribution):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PydanticCustomError("quantity_type", "expected a number or a distribution")
     return {"dist": "constant", "value": value}
 
 
-AnyLaw = Annotated[
+AnyDistribution = Annotated[
     Constant | Uniform | Exponential | Lognormal | Normal | Gamma | Mixture | Empirical | Listed,
     Field(discriminator="dist"),
-    BeforeValidator(as_law),
+    BeforeValidator(as_distribution),
 ]
 """A number or a table; `dist` says which."""
 
