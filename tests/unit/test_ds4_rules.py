@@ -93,21 +93,22 @@ def test_one_decoder_switches_the_mixed_quantum_on() -> None:
 
 
 def test_a_quantum_read_before_the_wait_is_stale() -> None:
-    """Two idle prompts: the second waits with 2,048 although the first decodes when its turn comes.
+    """Two idle prompts: the second waits with 2,048, and keeps it although the first decodes then.
 
-    And the mixed quantum that it reads then stays 128 after the decoder is gone.
+    And the mixed quantum that it reads later stays 128 after the decoder is gone.
     """
     works = trace({}, [(0.0, 100, 3), (0.0, 3000, 1)])
     assert works == [
         (0.0, "p0:100"),  # both read 2,048: nobody decodes
-        (0.1, "d0"),  # pending decode blocks prefill
-        (0.2, "p1:2048"),  # stale: 0 decodes, but 1 read its quantum before
-        (pytest.approx(2.248), "d0"),  # the last token of 0
-        (pytest.approx(2.348), "p1:128"),  # stale again: nobody decodes, but 128 was read
-        (pytest.approx(2.476), "p1:824"),
+        (0.1, "p1:2048"),  # stale; and the first token of 0 is not sampled yet, so 1 enters
+        (2.148, "d0"),  # pending decode blocks prefill
+        (pytest.approx(2.248), "p1:128"),
+        (pytest.approx(2.376), "d0"),  # the last token of 0
+        (pytest.approx(2.476), "p1:128"),  # stale again: nobody decodes, but 128 was read
+        (pytest.approx(2.604), "p1:696"),
     ]
     fresh = trace({"stale_quantum": False}, [(0.0, 100, 3), (0.0, 3000, 1)])
-    assert names(fresh) == ["p0:100", "d0", "p1:128", "d0", "p1:2048", "p1:824"]
+    assert names(fresh) == ["p0:100", "p1:128", "d0", "p1:128", "d0", "p1:2048", "p1:696"]
 
 
 def test_round_robin_over_prefilling_slots() -> None:
@@ -134,12 +135,23 @@ def test_a_decode_batch_waits_two_milliseconds_for_more_rows() -> None:
     works = trace({}, LATER, streams)
     assert works[:-1] == [
         (0.0, "p0:1"),
-        (0.001, "d0"),  # a batch waits, so the turn of 1 comes after it
-        (0.101, "p1:1"),  # 1 has its first token at 0.102 and is back at 0.103
-        (0.103, "d0,1"),  # 0 has waited for it
-        (0.304, "d0,1"),  # again 1 ms
-        (0.506, "d0"),  # 1 would be back at 0.509: 2 ms are over
-        (0.606, "d1"),  # the fifth token of 0 was its last
+        (0.001, "p1:1"),  # 1 has its first token at 0.002 and is back at 0.003
+        (0.003, "d0,1"),  # 0 has waited for it
+        (0.204, "d0,1"),  # again 1 ms
+        (0.406, "d0"),  # 1 would be back at 0.409: 2 ms are over
+        (0.506, "d0,1"),  # the last tokens of both
+    ]
+
+
+def test_rows_of_this_instant_join_a_pending_one() -> None:
+    """0 is pending since 0.001: it blocks prefill, and 1 comes at once, not 2 ms later."""
+    works = trace({}, [(0.0, 50, 3), (0.0, 50, 2)], [(0.0, 1, 4, ())])
+    assert works == [
+        (0.0, "p0:1"),
+        (0.001, "p1:50"),  # nobody is pending before the token of 0.001 is sampled
+        (0.051, "d0,1"),
+        (0.251, "p2:50"),  # again nobody
+        (0.301, "d0,1,2"),
     ]
 
 
