@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from sim.coefficients import TableCost
+from sim.coefficients import TableCoefficients
 from sim.lines import Key
 from sim.profiles import Profile
 from sim.scenario import (
@@ -104,6 +104,6 @@ def _smallest_prompt(client: object) -> float:
 
 def _decode_takes_time(profile: Profile) -> bool:
     cost = profile.cost
-    if isinstance(cost, TableCost):
+    if isinstance(cost, TableCoefficients):
         return all(to_ps(seconds) for row in cost.decode.seconds for seconds in row)
     return any(map(to_ps, (cost.decode_step_s, cost.decode_row_s, cost.decode_context_s)))

@@ -10,10 +10,10 @@ from pydantic import Field, field_validator, model_validator
 
 from sim.fields import PositiveSeconds, Seconds, Table, Tokens, TokensOrNone
 
-_Grid = tuple[TokensOrNone, ...]
+_Axis = tuple[TokensOrNone, ...]
 
 
-class LinearCost(Table):
+class LinearCoefficients(Table):
     """Seconds of prefill and decode, linear in launches, tokens, rows and context.
 
     ``n`` tokens at context ``C``: ``launches * prefill_chunk_s + n * prefill_token_s +
@@ -38,7 +38,7 @@ class LinearCost(Table):
     """Added to a work that holds prefill and decode rows."""
 
 
-class FullCost(LinearCost):
+class FullCoefficients(LinearCoefficients):
     """The linear form with what small chunks, alternation and experts cost on top."""
 
     kind: Literal["full"] = "full"  # type: ignore[assignment]
@@ -63,10 +63,10 @@ class FullCost(LinearCost):
         return self
 
 
-class Grid(Table):
+class SecondsTable(Table):
     """Measured seconds on a grid; rising axes, one row of `seconds` for each first-axis value."""
 
-    context_tokens: Annotated[_Grid, Field(min_length=1, max_length=10_000)]
+    context_tokens: Annotated[_Axis, Field(min_length=1, max_length=10_000)]
     seconds: Annotated[
         tuple[tuple[PositiveSeconds, ...], ...], Field(min_length=1, max_length=10_000)
     ]
@@ -90,7 +90,7 @@ class Grid(Table):
                 raise ValueError(f"seconds[{index}] {message}")
 
 
-class PrefillGrid(Grid):
+class PrefillTable(SecondsTable):
     """``seconds[i][j]``: one launch of ``tokens[i]`` at context ``context_tokens[j]``."""
 
     tokens: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=10_000)]
@@ -101,7 +101,7 @@ class PrefillGrid(Grid):
         return self
 
 
-class DecodeGrid(Grid):
+class DecodeTable(SecondsTable):
     """``seconds[i][j]``: a step of ``rows[i]`` rows, each at context ``context_tokens[j]``."""
 
     rows: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=10_000)]
@@ -112,11 +112,17 @@ class DecodeGrid(Grid):
         return self
 
 
-class TableCost(Table):
+class TableCoefficients(Table):
     """Measured seconds, interpolated."""
 
     kind: Literal["table"] = "table"
-    prefill: PrefillGrid
-    decode: DecodeGrid
+    prefill: PrefillTable
+    decode: DecodeTable
     mixed_overhead_s: Seconds = 0.0
     """Added to a work that holds prefill and decode rows."""
+
+
+AnyCoefficients = Annotated[
+    LinearCoefficients | FullCoefficients | TableCoefficients, Field(discriminator="kind")
+]
+"""Of a profile; `kind` says which form."""

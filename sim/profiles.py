@@ -6,7 +6,7 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
     kind = "full"  # linear | full | table
     description = "ds4-server, DeepSeek V4 Flash q2, M3 Ultra"
 
-    [cost]  # seconds; the fields of LinearCost, FullCost or TableCost
+    [cost]  # seconds; the fields of one form in sim.coefficients
     prefill_chunk_s = 0.012
     prefill_token_s = 1.69e-3
     prefill_context_s = 1.17e-8
@@ -19,7 +19,7 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
 
     [engine]  # EngineSettings; a scenario's [engine] overrides each key
     policy = "ds4"
-    first_token = "decode"
+    first_token = "prefill"
     prefill_cap_tokens = 4096
     decode_batching = "serial"
     slot_count = 6
@@ -96,7 +96,7 @@ from pydantic import (
     model_validator,
 )
 
-from sim.coefficients import FullCost, LinearCost, TableCost
+from sim.coefficients import AnyCoefficients, FullCoefficients
 from sim.documents import Document, find, shipped
 from sim.errors import InputError
 from sim.fields import (
@@ -105,7 +105,7 @@ from sim.fields import (
     TokensOrNone,
     digest,
 )
-from sim.settings import EngineSettings, KvSettings, Machine, Model, Routing
+from sim.settings import EngineSettings, KvSettings, Machine, Model, RoutingSettings
 from sim.validation import problems_of
 
 GROUP = "moesim.profiles"
@@ -195,12 +195,12 @@ class Profile(Table):
     name: Name = "inline"
     kind: Literal["linear", "full", "table"]
     description: str = ""
-    cost: Annotated[LinearCost | FullCost | TableCost, Field(discriminator="kind")]
+    cost: AnyCoefficients
     engine: EngineSettings = EngineSettings()
     kv: KvSettings = KvSettings()
     machine: Machine = Machine()
     model: Model = Model()
-    routing: Routing = Routing()
+    routing: RoutingSettings = RoutingSettings()
     coefficients: dict[str, Coefficient] = Field(default_factory=dict)
     covariance: Covariance | None = None
     range: MeasuredRange = MeasuredRange()
@@ -224,7 +224,7 @@ class Profile(Table):
     def _consistent(self) -> Self:
         if self.cost.kind != self.kind:
             raise ValueError(f"kind is {self.kind}, but cost.kind is {self.cost.kind}")
-        form = self.cost.expert_form if isinstance(self.cost, FullCost) else "none"
+        form = self.cost.expert_form if isinstance(self.cost, FullCoefficients) else "none"
         if form != "none" and None in (self.model.expert_count, self.model.experts_per_token):
             needs = "model.expert_count and model.experts_per_token"
             raise ValueError(f"expert_form {form} needs {needs}")

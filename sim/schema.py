@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
-from sim.coefficients import FullCost, LinearCost, TableCost
+from sim.coefficients import FullCoefficients, LinearCoefficients, TableCoefficients
 from sim.policies import find_policy, policy_names
 from sim.profiles import Profile, loosen_cost, profile_schema
 from sim.scenario import ScenarioTables, parameters_model
@@ -19,7 +19,9 @@ __all__ = ["profile_schema", "scenario_schema"]
 def scenario_schema() -> dict[str, Any]:
     """Return the JSON Schema of a scenario file, with the settings of all installed policies."""
     policies: list[Any] = [_policy_model(kind) for kind in policy_names()]
-    flat: list[Any] = [_flat_model(cost) for cost in (LinearCost, FullCost, TableCost)]
+    flat: list[Any] = [
+        _flat_model(cost) for cost in (LinearCoefficients, FullCoefficients, TableCoefficients)
+    ]
     profile: Any = reduce(or_, flat, str | Profile)
     file = create_model(
         "Scenario",

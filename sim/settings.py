@@ -96,7 +96,7 @@ class Model(Table):
         return value
 
 
-class Routing(Table):
+class RoutingSettings(Table):
     """How popular experts are."""
 
     distribution: Literal["uniform", "lognormal", "empirical"] = "uniform"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from sim.coefficients import FullCost
-from sim.coefficients import TableCost as TableModel
+from sim.coefficients import FullCoefficients, TableCoefficients
 from sim.cost import Cost
 from sim.cost.expert_term import ExpertTerm, NoExpertTerm, build_expert_term
 from sim.cost.launches import LaunchCut
@@ -14,6 +11,9 @@ from sim.cost.table import Grid, TableCost
 from sim.experts.routing import Routing, build_routing
 from sim.profiles import Profile
 from sim.settings import EngineSettings
+
+EXPERT_FIELDS = ("expert_form", "expert_s", "expert_rows_half")
+"""Fields of the full form that make its expert term."""
 
 _BATCHED_SHARE = {"native": 1.0, "serial": 0.0}
 
@@ -29,20 +29,20 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
         Settings after the scenario's overrides.
     """
     cut = LaunchCut(engine.prefill_cap_tokens, engine.launch_cut == "absolute")
+    fused = engine.gpu_sharing == "fused"
     model = profile.cost
-    if isinstance(model, TableModel):
+    if isinstance(model, TableCoefficients):
         return TableCost(
             Grid(model.prefill.tokens, model.prefill.context_tokens, model.prefill.seconds),
             Grid(model.decode.rows, model.decode.context_tokens, model.decode.seconds),
-            mixed_overhead_s=model.mixed_overhead_s,
+            mixed_overhead_s=model.mixed_overhead_s if fused else 0.0,
             cut=cut,
+            serial=engine.decode_batching == "serial",
         )
-    given = model.model_dump()
-    coefficients = Coefficients(
-        **{f.name: given[f.name] for f in fields(Coefficients) if f.name in given}
-    )
+    # A field that the cost does not know is an error here, never dropped.
+    coefficients = model.model_dump(exclude={"kind", *EXPERT_FIELDS})
     term: ExpertTerm = NoExpertTerm()
-    if isinstance(model, FullCost):
+    if isinstance(model, FullCoefficients):
         term = build_expert_term(
             model.expert_form,
             _routing(profile) if model.expert_form != "none" else None,
@@ -50,13 +50,13 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
             rows_half=model.expert_rows_half or 0.0,
             rho=profile.routing.rho,
         )
-    model_form = model.expert_form if isinstance(model, FullCost) else "none"
+    model_form = model.expert_form if isinstance(model, FullCoefficients) else "none"
     has_term = not isinstance(term, NoExpertTerm)
     return LinearCost(
-        coefficients,
+        Coefficients(**coefficients),
         cut,
         _BATCHED_SHARE.get(engine.decode_batching, engine.decode_batched_share),
-        engine.gpu_sharing == "fused",
+        fused,
         term.chunk_ps if has_term else None,
         # Rows of a decode step are in its coefficients; bytes of experts are not.
         term.step_ps if model_form == "union" else None,

@@ -107,7 +107,8 @@ class TableCost:
     """Price works by measured tables (a `Cost`).
 
     A prefill row costs the sum of its launches, each at its own context. A decode step is looked
-    up at the mean context of its rows. A fused work is the sum of its parts and an overhead.
+    up at the mean context of its rows; a serial one is as many steps of one row. A work with
+    prefill and decode rows is the sum of its parts and an overhead.
 
     Parameters
     ----------
@@ -119,6 +120,8 @@ class TableCost:
         Added to a work with prefill and decode rows, 0 or more.
     cut
         Where a chunk is cut into launches; when not given, nowhere.
+    serial
+        Whether a decode step of B rows is B steps of one row, one after the other.
 
     Attributes
     ----------
@@ -137,6 +140,7 @@ class TableCost:
         *,
         mixed_overhead_s: float = 0.0,
         cut: LaunchCut | None = None,
+        serial: bool = False,
     ) -> None:
         if not (isfinite(mixed_overhead_s) and mixed_overhead_s >= 0):
             raise ValueError(f"mixed_overhead_s is {mixed_overhead_s}; expected 0 or more")
@@ -146,7 +150,10 @@ class TableCost:
         self._mixed_ps = to_ps(mixed_overhead_s)
         self.extrapolated_count = 0
         self._prefill_line = lru_cache(maxsize=1 << 14)(lambda tokens: _Line(prefill, tokens))
-        self._decode_line = lru_cache(maxsize=1 << 14)(lambda rows: _Line(decode, rows, rows))
+        self._serial = serial
+        self._decode_line = lru_cache(maxsize=1 << 14)(
+            lambda rows: _Line(decode, 1, rows, steps=rows) if serial else _Line(decode, rows, rows)
+        )
 
     def launches(self, context: int, tokens: int) -> Sequence[int]:
         """Return the tokens of each launch of a chunk that starts at ``context``."""
@@ -179,7 +186,9 @@ class TableCost:
                 at += launch
         if rows:
             ps += self._decode_line(rows).at(context_sum)
-            self.extrapolated_count += not self.decode.covers(rows, context_sum / rows)
+            self.extrapolated_count += not self.decode.covers(
+                1 if self._serial else rows, context_sum / rows
+            )
             if prefill:
                 ps += self._mixed_ps
         return ps
@@ -211,11 +220,13 @@ class _Line:
 
     __slots__ = ("_knots", "_slopes", "_values")
 
-    def __init__(self, grid: Grid, count: int, rows: int = 1) -> None:
+    def __init__(self, grid: Grid, count: int, rows: int = 1, steps: int = 1) -> None:
         # A step sees the sum of its rows' contexts, so its knots are those of one row times rows.
         self._knots = [rows * context for context in grid.contexts]
         columns = zip(*grid.seconds, strict=True)
-        values = (_between(grid.counts, [to_ps(s) for s in column], count) for column in columns)
+        values = (
+            steps * _between(grid.counts, [to_ps(s) for s in column], count) for column in columns
+        )
         # Extrapolated along counts, lines of two contexts can cross; time still never falls.
         self._values = list(accumulate(values, max))
         self._slopes = [

@@ -11,7 +11,7 @@ from calibration.datasets import data_path, read_measurements
 from calibration.form import COEFFICIENTS, design
 from calibration.recipe import find_recipe
 from calibration.shapes import Shape
-from sim.coefficients import FullCost
+from sim.coefficients import FullCoefficients
 from sim.loading import parse_scenario
 from sim.profiles import find_profile
 from sim.scenario import Scenario
@@ -72,7 +72,7 @@ def assert_same_seconds(row: dict[Any, Any], scenario: Scenario, shape: Shape) -
     context = row["decode_context_tokens"] + (before / len(streams) if len(streams) else 0)
 
     cost = scenario.profile.cost
-    assert isinstance(cost, FullCost)
+    assert isinstance(cost, FullCoefficients)
     names = (*COEFFICIENTS, *([shape.coefficient] if shape.coefficient else []))
     run = pd.DataFrame([row | {"decode_context_tokens": context}])
     parameter = getattr(cost, shape.parameter) if shape.parameter else 0
@@ -86,7 +86,7 @@ def assert_same_seconds(row: dict[Any, Any], scenario: Scenario, shape: Shape) -
 @pytest.mark.parametrize("row", ROWS, ids=[row["row_id"] for row in ROWS])
 def test_closed_form_is_the_simulation(row: dict[Any, Any]) -> None:
     cost = find_profile("ds4-m3-ultra").cost
-    assert isinstance(cost, FullCost)
+    assert isinstance(cost, FullCoefficients)
     shape = SHAPES["knee" if cost.expert_form == "none" else cost.expert_form]
     seconds = assert_same_seconds(row, scenario_of(row, SHIPPED), shape)
     if row["role"] == "fit":

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sim.profiles
-from sim.coefficients import FullCost, LinearCost, TableCost
+from sim.coefficients import FullCoefficients, LinearCoefficients, TableCoefficients
 from sim.documents import parse
 from sim.errors import InputError
 from sim.profiles import Profile, check_profile, find_profile, list_profiles, profile_schema
@@ -47,7 +47,7 @@ def messages(text: str) -> list[str]:
 
 def test_the_documented_example_is_a_profile() -> None:
     profile = load(example())
-    assert isinstance(profile.cost, FullCost)
+    assert isinstance(profile.cost, FullCoefficients)
     assert profile.cost.prefill_knee_tokens == 512
     assert profile.engine.slot_count == 6
     assert profile.kv.partial_reuse is False
@@ -59,14 +59,14 @@ def test_the_documented_example_is_a_profile() -> None:
 def test_the_flat_form_gives_the_same_cost_as_the_nested_one() -> None:
     flat = load(LINEAR)
     nested = load('kind = "linear"\n[cost]\nprefill_token_s = 3.1e-4\ndecode_row_s = 0.010\n')
-    assert type(flat.cost) is LinearCost
+    assert type(flat.cost) is LinearCoefficients
     assert flat == nested
     assert flat.hash == nested.hash
 
 
 def test_a_table_profile() -> None:
     cost = load(TABLE).cost
-    assert isinstance(cost, TableCost)
+    assert isinstance(cost, TableCoefficients)
     assert cost.prefill.seconds == ((0.1, 0.2), (1.0, 2.0))
 
 

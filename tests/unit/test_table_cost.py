@@ -212,3 +212,22 @@ def test_refused_grids(
 def test_refused_overhead() -> None:
     with pytest.raises(ValueError, match="mixed_overhead_s is -1"):
         table(mixed_overhead_s=-1)
+
+
+@settings(deadline=None, max_examples=100)
+@given(grids(), st.integers(1, 6), st.integers(0, 6000))
+def test_a_serial_step_is_as_many_solo_steps(decode: Grid, rows: int, context: int) -> None:
+    cost = TableCost(PREFILL, decode, serial=True)
+    solo = cost.price_ps([], 1, context, False)
+    assert solo == TableCost(PREFILL, decode).price_ps([], 1, context, False)
+    # The slope is rounded once a token of context.
+    assert cost.price_ps([], rows, rows * context, False) == rows * solo
+    cycles = min(cost.steady_cycles([], rows, rows * context), 50)
+    prices = [cost.price_ps([], rows, rows * (context + c), False) for c in range(cycles)]
+    assert len({b - a for a, b in pairwise(prices)}) <= 1
+
+
+def test_a_serial_step_needs_only_the_solo_row() -> None:
+    serial = TableCost(PREFILL, Grid((1,), (0, 100), ((0.03, 0.04),)), serial=True)
+    assert seconds(serial, [], 3, 150) == pytest.approx(3 * 0.035)
+    assert serial.extrapolated_count == 0
