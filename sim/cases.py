@@ -72,7 +72,7 @@ def linear_cost(
     if not experts:
         return LinearCost(*parts)
     term = RowsTerm(build_routing("uniform", 16, 2), 2e-4, 4.0)
-    return LinearCost(*parts, term.chunk_ps, term.step_ps)
+    return LinearCost(*parts, term.work_ps)
 
 
 def table_cost(*, cap_tokens: int | None = None, tokens: int = 400) -> Cost:
@@ -135,8 +135,8 @@ def draw_case(
         first_token=pick(["prefill", "decode"]),
         slot_count=pick([2, 3, 5] if endless else [1, 2, 3]),
         prefill_cap_tokens=pick([None, tokens // 8]),
-        host_gap_s=0.0 if gapless else pick([0.0, 1e-3, 5e-3]),
-        chunk_gap_s=0.0 if gapless else pick([0.0, 2e-3]),
+        host_gap_s=0.0 if gapless else pick([0.0, 1e-3, 5e-3, 0.05]),
+        chunk_gap_s=0.0 if gapless else pick([0.0, 2e-3, 0.02, 0.1]),
         barging_probability=pick([0.0, 0.5, 0.9]),
         kv_capacity_tokens=pick([None, tokens * 3, tokens * 3 // 2]) if memory else None,
         continued_interval_tokens=every,

@@ -125,9 +125,9 @@ class Engine:
         """Ask the policy until it has something to run or to wait for."""
         view = self.view
         now_ps = view.now_ps = int(self.env.now)
+        if self.lock.jobs and self.lock.wins():
+            return self._start_job()
         for _ in range(FRUITLESS_DECISIONS):
-            if self.lock.jobs and self.lock.wins():
-                return self._start_job()
             plan = self._ask()
             if plan.admit or plan.preempt:
                 self.ledger.book(plan)

@@ -62,6 +62,9 @@ class Layout:
             Lay out one work only (fast-forward off, or somebody waits for the lock).
         """
         cost, length, now_ps = self.cost, len(works), view.now_ps
+        if length > 1 and _is_irregular(works):
+            works, length, single = works[:1], 1, True
+        _check_rows(works)
         if length == 1 and cost.pure and not self.waits:
             run = self._repeated(works[0], plan, view, single)
             if run is not None:
@@ -262,6 +265,32 @@ class Layout:
             for row, _ in work.prefill:
                 ready[row] = end_ps + self.chunk_gap_ps
         return Run(begins[0], length, len(ends), begins=begins, ends=ends)
+
+
+def _is_irregular(works: Sequence[Work]) -> bool:
+    """Return whether decode works differ in their rows, or a row is prefilled twice a cycle."""
+    steps = [work.decode for work in works if work.decode]
+    if any([rows is not steps[0] and list(rows) != list(steps[0]) for rows in steps[1:]]):
+        return True
+    prompts = [row for work in works for row, _ in work.prefill]
+    return len(set(prompts)) < len(prompts)
+
+
+def _check_rows(works: Sequence[Work]) -> None:
+    """Refuse works that no engine could execute: a fault of the policy."""
+    for work in works:
+        for row, _ in work.prefill:
+            if row.status != "running":
+                raise InvariantError(f"the policy prefills request {row.request_id}: {row.status}")
+        for row in work.decode:
+            if row.left_tokens or row.status != "running":
+                raise InvariantError(
+                    f"the policy decodes request {row.request_id}: {row.status}, "
+                    f"{row.left_tokens} tokens left to prefill"
+                )
+        rows = rows_of(work)
+        if not rows or len(set(rows)) < len(rows):
+            raise InvariantError("the policy asks for a work without rows or with one row twice")
 
 
 def _wrong_tokens(row: Request, tokens: int) -> InvariantError:

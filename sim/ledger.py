@@ -68,6 +68,8 @@ class Ledger:
     def book(self, plan: Plan) -> None:
         """Bookkeeping that takes no time: preempt (recompute later), admit."""
         view = self.view
+        if not set(plan.admit) <= set(view.waiting) or not set(plan.preempt) <= set(view.running):
+            raise InvariantError(f"the policy books requests that are elsewhere: {self.state()}")
         for row in plan.preempt:
             view.running.remove(row)
             view.waiting.insert(0, row)
@@ -78,8 +80,9 @@ class Ledger:
             sampled = 1 if decoding and self.token_from_prefill else 0
             row.left_tokens += row.context_tokens + sampled
             row.context_tokens = 0
-            self.lock.drop(row)
-            row.ready_ps = min(row.ready_ps, view.now_ps)
+            if row.ready_ps >= FOREVER_PS:  # it waited for its save
+                self.lock.drop(row)
+                row.ready_ps = view.now_ps
             row.status = "waiting"
             self.observer.preempted(row)
         for index, row in enumerate(plan.admit):
@@ -122,14 +125,8 @@ class Ledger:
                     self._emit(row, times, end_ps)
             if work.prefill:
                 view.last_kind = "mixed" if work.decode else "prefill"
-                view.last_chunk_tokens = sum([tokens for _, tokens in work.prefill])
-                view.last_chunk_ps = end_ps - run.work_begin_ps(last)
-                view.decode_ps_since_chunk = 0
             else:
                 view.last_kind = "decode"
-                view.decode_ps_since_chunk += (
-                    run.spent_ps(j, times) if length == 1 else end_ps - run.work_begin_ps(last)
-                )
         if count:
             self.observer.ran(run, count, works)
         self._check_memory()

@@ -57,11 +57,6 @@ class Request:
     _gaps_ps: Sequence[int] = ()
     _on_finish: Callable[[Request], None] | None = None
 
-    @property
-    def is_decoding(self) -> bool:
-        """Whether the prompt is done."""
-        return not self.left_tokens
-
 
 @dataclass(slots=True, eq=False)
 class Work:
@@ -97,7 +92,9 @@ class Plan:
     """
 
     cycle: Sequence[Work] = ()
-    """Works to repeat. When empty the engine waits for a poke, a ready row, or ``until_ps``."""
+    """Works to repeat. When empty the engine waits for a poke, a ready row, or ``until_ps``.
+    Cycles whose decode works differ in their rows, or that prefill a request twice, run one work
+    at a time."""
     repeat: int = FOREVER_PS
     """Largest number of cycles."""
     until_ps: int = FOREVER_PS

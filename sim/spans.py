@@ -49,11 +49,6 @@ class Flattener:
                 self.left[works.request_id] = tuple(rest_and_context)
                 if is_again:
                     self._again.setdefault(works.request_id, -1)
-            elif run.length > 1 and _rows_differ(works[:count]):
-                for k in range(count):
-                    begin_ps, end_ps = run.work_begin_ps(k), run.end_ps(k + 1)
-                    one = Run(begin_ps, 1, 1, [end_ps - begin_ps], [0])
-                    self._note(draft, one, 1, (works[k % run.length],))
             else:
                 self._note(draft, run, count, works)
         return build_block(draft, self.cap_tokens, self.absolute)
@@ -121,8 +116,3 @@ class Flattener:
                 draft.emitted.append((index, key, draft.work_count + last))
                 if key in again:
                     draft.recomputed.append((key, again.pop(key), run.end_ps(last + 1)))
-
-
-def _rows_differ(works: Sequence[Work]) -> bool:
-    rows = [work.decode for work in works if work.decode]
-    return any(row is not rows[0] and list(row) != list(rows[0]) for row in rows[1:])

@@ -28,8 +28,3 @@ class View:
     last_decode_end_ps: int = -1
     last_slot_index: int = -1
     """Slot of the last prefill row."""
-    last_chunk_ps: int = 0
-    last_chunk_tokens: int = 0
-    """Duration and tokens of the last work with prefill rows."""
-    decode_ps_since_chunk: int = 0
-    """Executor time of pure decode works since then."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sim.coefficients import FullCoefficients, TableCoefficients
 from sim.cost import Cost
-from sim.cost.expert_term import ExpertTerm, NoExpertTerm, build_expert_term
+from sim.cost.expert_term import build_expert_term
 from sim.cost.launches import LaunchCut
-from sim.cost.linear import Coefficients, LinearCost
+from sim.cost.linear import Coefficients, ForwardTerm, LinearCost
 from sim.cost.table import Grid, TableCost
 from sim.experts.routing import Routing, build_routing
 from sim.profiles import Profile
@@ -41,26 +41,29 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
         )
     # A field that the cost does not know is an error here, never dropped.
     coefficients = model.model_dump(exclude={"kind", *EXPERT_FIELDS})
-    term: ExpertTerm = NoExpertTerm()
-    if isinstance(model, FullCoefficients):
-        term = build_expert_term(
-            model.expert_form,
-            _routing(profile) if model.expert_form != "none" else None,
-            expert_s=model.expert_s,
-            rows_half=model.expert_rows_half or 0.0,
-            rho=profile.routing.rho,
-        )
-    model_form = model.expert_form if isinstance(model, FullCoefficients) else "none"
-    has_term = not isinstance(term, NoExpertTerm)
     return LinearCost(
         Coefficients(**coefficients),
         cut,
         _BATCHED_SHARE.get(engine.decode_batching, engine.decode_batched_share),
         fused,
-        term.chunk_ps if has_term else None,
-        # Rows of a decode step are in its coefficients; bytes of experts are not.
-        term.step_ps if model_form == "union" else None,
+        _forward_term(profile, model) if isinstance(model, FullCoefficients) else None,
     )
+
+
+def _forward_term(profile: Profile, model: FullCoefficients) -> ForwardTerm | None:
+    if model.expert_form == "none":
+        return None
+    term = build_expert_term(
+        model.expert_form,
+        _routing(profile),
+        expert_s=model.expert_s,
+        rows_half=model.expert_rows_half or 0.0,
+        rho=profile.routing.rho,
+    )
+    if model.expert_form == "union":
+        return term.work_ps
+    # The rows form is fitted to chunks; what decode rows cost is in their own coefficients.
+    return lambda chunks, rows: term.work_ps(chunks, 0)
 
 
 def _routing(profile: Profile) -> Routing:

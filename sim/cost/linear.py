@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from sim.cost.launches import LaunchCut
 from sim.units import FOREVER_PS, to_ps
 
-Term = Callable[[int], int]
-"""Extra picoseconds of a launch (by its tokens) or of a step (by its rows)."""
+ForwardTerm = Callable[[Sequence[int], int], int]
+"""Extra picoseconds of one forward, by the prompt tokens of each session and the decode rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,14 @@ class LinearCost:
         Where a chunk is cut into launches.
     batched_share
         Share of ``decode_step_s`` that a batch pays once; the rest is paid per row. 1: native
-        batching, 0: a serial loop in which B rows cost B solo steps (ds4.md section 5).
+        batching, 0: a serial loop in which B rows cost B solo steps (``ds4.c`` on backends without
+        native batches).
     fused
-        Whether prefill and decode rows run as one forward; otherwise a mixed work is a serial
-        tick: the decode step, then the chunks.
-    chunk_term, step_term
-        Further picoseconds of a launch by its tokens and of a step by its rows (experts).
+        Whether the rows of a work run as one forward: launches of several prompts are one launch,
+        and decode rows ride in the last. Otherwise a mixed work is a serial tick: the decode step,
+        then every launch by itself.
+    term
+        Further picoseconds of a forward (experts).
     """
 
     pure = True
@@ -73,11 +76,11 @@ class LinearCost:
         cut: LaunchCut | None = None,
         batched_share: float = 1.0,
         fused: bool = False,
-        chunk_term: Term | None = None,
-        step_term: Term | None = None,
+        term: ForwardTerm | None = None,
     ) -> None:
         c = coefficients
         self.cut = cut or LaunchCut()
+        self._fused, self._term, self._batched_share = fused, term, batched_share
         self._chunk_ps, self._token_ps = to_ps(c.prefill_chunk_s), to_ps(c.prefill_token_s)
         self._half_context_ps = to_ps(c.prefill_context_s / 2)
         self._knee_tokens, self._knee_ps = c.prefill_knee_tokens, to_ps(c.prefill_knee_token_s)
@@ -86,7 +89,7 @@ class LinearCost:
         self._row_context_ps = to_ps(c.decode_context_s)
         self._after_ps = to_ps(c.decode_after_prefill_s)
         self._mixed_ps = to_ps(c.mixed_overhead_s) if fused else 0
-        self._chunk_term, self._step_term = chunk_term, step_term
+        self._minds_launches = bool(term or self._chunk_ps or self._knee_ps)
         self.minds_prefill_before = bool(self._after_ps)
 
     def launches(self, context: int, tokens: int) -> Sequence[int]:
@@ -107,21 +110,41 @@ class LinearCost:
         after_prefill: bool,
     ) -> int:
         """Return the duration of a work."""
-        ps = 0
+        ps, half_ps = 0, self._half_context_ps
+        for context, tokens in prefill:
+            # The sum over launches of n (2 C + n) does not depend on where the cuts are.
+            ps += tokens * (self._token_ps + (2 * context + tokens) * half_ps)
+        if prefill and self._minds_launches:
+            ps += self._launches_ps(prefill, rows if self._fused else 0)
         if rows:
-            ps = self._step_ps + rows * self._row_ps + context_sum * self._row_context_ps
-            if self._step_term is not None:
-                ps += self._step_term(rows)
+            ps += self._step_ps + rows * self._row_ps + context_sum * self._row_context_ps
             if prefill:
                 ps += self._mixed_ps
             elif after_prefill:
                 ps += self._after_ps
-        half_ps, knee, term = self._half_context_ps, self._knee_tokens, self._chunk_term
-        for context, tokens in prefill:
-            # The sum over launches of n (2 C + n) does not depend on where the cuts are.
-            ps += tokens * (self._token_ps + (2 * context + tokens) * half_ps)
-            for size in self.cut.sizes(context, tokens):
-                ps += self._chunk_ps + min(size, knee) * self._knee_ps
-                if term is not None:
-                    ps += term(size)
+            if self._term is not None and not (prefill and self._fused):
+                ps += self._step_term_ps(rows)
         return ps
+
+    def _launches_ps(self, prefill: Sequence[tuple[int, int]], rows: int) -> int:
+        """Return what launches cost beyond their tokens; ``rows`` ride in the last."""
+        cuts = [self.cut.sizes(context, tokens) for context, tokens in prefill]
+        if self._fused:
+            forwards = [[n for n in sizes if n] for sizes in zip_longest(*cuts, fillvalue=0)]
+        else:
+            forwards = [[n] for sizes in cuts for n in sizes]
+        ps = len(forwards) * self._chunk_ps
+        for sizes in forwards:
+            ps += min(sum(sizes), self._knee_tokens) * self._knee_ps
+        if self._term is not None:
+            last = self._term(forwards[-1], rows)
+            ps += sum([self._term(sizes, 0) for sizes in forwards[:-1]]) + last
+        return ps
+
+    def _step_term_ps(self, rows: int) -> int:
+        """Return the term of a decode step: of one batch, of solo steps, or partly of each."""
+        assert self._term is not None
+        share = self._batched_share
+        if share == 1 or rows == 1:
+            return self._term((), rows)
+        return round(share * self._term((), rows) + (1 - share) * rows * self._term((), 1))

@@ -32,7 +32,7 @@ class Ds4:
         coalesce_s: float = 0.002
         """Longest wait of a decode batch for more rows (``DS4_SERVER_DECODE_COALESCE_US``)."""
         stale_quantum: bool = True
-        """The quantum is read before the wait, not when the turn starts (section 4)."""
+        """The quantum is read before the wait, not when the turn starts."""
         decode_reservation: bool = False
         """After a quantum the next turn belongs to decode (pull request 601)."""
 
@@ -61,16 +61,22 @@ class Ds4:
         """Return a slot to fill, a decode batch to run or wait for, or the next quanta."""
         now_ps = view.now_ps
         if view.waiting:
-            free = set(range(view.slot_count)) - {row.slot_index for row in view.running}
-            if free:  # book one and ask again
-                return Plan(admit=view.waiting[:1], slots=[min(free)], until_ps=now_ps)
+            taken = {row.slot_index for row in view.running}
+            free = [slot for slot in range(view.slot_count) if slot not in taken]
+            if free:  # fill the slots and ask again
+                admit = view.waiting[: len(free)]
+                return Plan(admit=admit, slots=free[: len(admit)], until_ps=now_ps)
         decoding = [row for row in view.running if not row.left_tokens]
         prompts = [row for row in view.running if row.left_tokens]
-        # A prefill that waits enters before the tokens of this very instant are sampled and queued.
-        just_decoded = bool(prompts) and view.last_decode_end_ps == now_ps
-        ready = [row for row in decoding if row.ready_ps <= now_ps - just_decoded]
+        ready = [row for row in decoding if row.ready_ps <= now_ps]
+        reserved = self.parameters.decode_reservation and view.last_kind == "prefill"
+        contended = not reserved and any([row.ready_ps <= now_ps for row in prompts])
+        if contended and all([row.ready_ps == now_ps for row in ready]):
+            # Nothing was pending: a prefill that waits enters before the tokens of this very
+            # instant are sampled, streamed and queued.
+            ready = []
         if ready and len(ready) < len(decoding):
-            # The decode worker looks once it is free itself (section 5).
+            # The decode worker looks once it is free itself.
             first_ps = min([row.ready_ps for row in ready])
             deadline_ps = max(view.last_decode_end_ps, first_ps) + self._coalesce_ps
             if now_ps < deadline_ps:
@@ -80,7 +86,7 @@ class Ds4:
         late_ps = min(late, default=FOREVER_PS)
         prompts = self._turns([row for row in prompts if row.ready_ps <= now_ps], view)
         if not ready and decoding:
-            if self.parameters.decode_reservation and view.last_kind == "prefill":
+            if reserved:
                 return Plan()
             prompts = prompts[:1]
         repeat, quanta = FOREVER_PS, [self.claim(row, view) for row in prompts]

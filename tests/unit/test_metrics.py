@@ -362,23 +362,6 @@ def test_prefill_again_after_a_preemption() -> None:
     ]  # fmt: skip
 
 
-def test_decode_rows_that_differ_within_a_cycle() -> None:
-    """The engine does not make such runs, a policy from a file may."""
-    recorder = Recorder()
-    rows = [request(key, 0.0, 1, 5) for key in (0, 1)]
-    for r in rows:
-        recorder.submitted(r)
-        recorder.admitted(r)
-        r.first_token_ps, r.generated_tokens = to_ps(1), 3
-    recorder.ran(Run(0, 1, 1, [to_ps(1)], [0]), 1, (Work([(rows[0], 1), (rows[1], 1)]),))
-    cycle = (Work((), [rows[0]]), Work((), [rows[1]]))
-    recorder.ran(Run(to_ps(1), 2, 4, [to_ps(1), to_ps(2)], [0, to_ps(1)]), 4, cycle)
-    results = recorder.results()
-    assert results.token_instants_s(0).tolist() == [1.0, 2.0, 5.0]
-    assert results.token_instants_s(1).tolist() == [1.0, 4.0, 8.0]
-    assert results.works["end_s"].tolist() == [1.0, 2.0, 4.0, 5.0, 8.0]
-
-
 def test_wrong_token_count_is_an_error_of_ours() -> None:
     recorder = Recorder()
     r = request(0, 0.0, 1, 5)
