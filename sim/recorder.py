@@ -8,7 +8,7 @@ the flattened blocks too: works, and who was in them, and every token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -180,24 +180,13 @@ class SummaryRecorder:
 
 
 class Recorder(SummaryRecorder):
-    """Keeps everything: besides the summary, works, their rows and every token."""
+    """Keeps everything: besides the summary, works, their rows and every token.
 
-    def __init__(
-        self,
-        *,
-        first_token: str = "prefill",
-        prefill_cap_tokens: int | None = None,
-        launch_cut: str = "absolute",
-        warm_up_s: float = 0.0,
-        stall_threshold_s: float = 1.0,
-    ) -> None:
-        super().__init__(
-            first_token=first_token,
-            prefill_cap_tokens=prefill_cap_tokens,
-            launch_cut=launch_cut,
-            warm_up_s=warm_up_s,
-            stall_threshold_s=stall_threshold_s,
-        )
+    Takes the same options as `SummaryRecorder`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._kept: list[Block] = []
 
     def _keep(self, block: Block) -> None:

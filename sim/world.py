@@ -53,6 +53,11 @@ class EngineOptions:
     save_token_s: float = 0.0
     """Duration of a save, fixed and per token of context."""
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, int | float) and value < 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
+
 
 class World:
     """A run in the making: clients submit requests to the engine and react to what they get.

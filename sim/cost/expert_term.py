@@ -32,24 +32,6 @@ from sim.experts.routing import Routing, SharedRouting
 from sim.units import to_ps
 
 
-class NoExpertTerm:
-    """Experts cost nothing beyond the base time per token."""
-
-    form: ClassVar[str] = "none"
-
-    def chunk_ps(self, tokens: int) -> int:
-        """Return 0."""
-        return 0
-
-    def step_ps(self, rows: int) -> int:
-        """Return 0."""
-        return 0
-
-    def work_ps(self, chunks: Sequence[int], rows: int) -> int:
-        """Return 0."""
-        return 0
-
-
 class UnionTerm:
     """Every distinct expert is read once a forward: ``U expert_s``.
 
@@ -84,21 +66,13 @@ class UnionTerm:
         """Return the term for ``tokens`` that touch ``union`` experts a layer, in seconds."""
         return union * self.expert_s
 
-    def chunk_ps(self, tokens: int) -> int:
-        """Return the term of one launch with ``tokens`` of one prompt, in picoseconds."""
-        return self._cached_ps((tokens,), 0)
-
-    def step_ps(self, rows: int) -> int:
-        """Return the term of a decode step with ``rows`` rows of as many sessions, in ps."""
-        return self._cached_ps((), rows)
-
     def work_ps(self, chunks: Sequence[int], rows: int) -> int:
         """Return the term of one fused forward, in picoseconds.
 
         Parameters
         ----------
         chunks
-            Prompt tokens of each prefilling session.
+            Prompt tokens of each prefilling session; a launch of one prompt is one number.
         rows
             Decode rows, each of another session.
         """
@@ -148,40 +122,30 @@ class RowsTerm(UnionTerm):
         return float(tokens * self.expert_s * 2 ** (-rows_per_expert / self.rows_half))
 
 
-ExpertTerm = NoExpertTerm | UnionTerm
-"""Any of the forms."""
-
-
 def build_expert_term(
     form: str,
-    routing: Routing | None = None,
+    routing: Routing,
     *,
     expert_s: float = 0.0,
     rows_half: float = 0.0,
     rho: float = 1 / 3,
-) -> ExpertTerm:
+) -> UnionTerm:
     """Return the term that a profile names.
 
     Parameters
     ----------
     form
-        ``"none"``, ``"union"`` or ``"rows"``.
-    routing
-        Needed by every form but ``"none"``.
-    expert_s, rows_half, rho
+        ``"union"`` or ``"rows"``.
+    routing, expert_s, rows_half, rho
         Parameters of the form; see `UnionTerm` and `RowsTerm`.
 
     Raises
     ------
     ValueError
-        No such form, no routing, or a parameter out of its range.
+        No such form, or a parameter out of its range.
     """
-    if form == "none":
-        return NoExpertTerm()
-    if form not in ("union", "rows"):
-        raise ValueError(f"unknown expert form {form!r}; expected none, union or rows")
-    if routing is None:
-        raise ValueError(f"expert form {form!r} needs a routing distribution")
     if form == "union":
         return UnionTerm(routing, expert_s, rho=rho)
-    return RowsTerm(routing, expert_s, rows_half, rho=rho)
+    if form == "rows":
+        return RowsTerm(routing, expert_s, rows_half, rho=rho)
+    raise ValueError(f"unknown expert form {form!r}; expected union or rows")

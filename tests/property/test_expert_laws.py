@@ -109,7 +109,7 @@ def test_a_chunk_with_more_tokens_takes_longer(
 ) -> None:
     routing = lognormal(*shape, sigma)
     rows, union = RowsTerm(routing, expert_s, rows_half), UnionTerm(routing, expert_s)
-    times = [round(n * 0.14 * expert_s * 1e12) + rows.chunk_ps(n) for n in range(300)]
+    times = [round(n * 0.14 * expert_s * 1e12) + rows.work_ps([n], 0) for n in range(300)]
     assert all(b >= a - 2 for a, b in pairwise(times))
-    reads = [union.chunk_ps(n) for n in range(300)]
+    reads = [union.work_ps([n], 0) for n in range(300)]
     assert all(b >= a for a, b in pairwise(reads))
