@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from sim.cost.expert_term import UnionTerm
@@ -83,6 +85,6 @@ def test_progressions_are_exact() -> None:
     cycles = cost.steady_cycles([(3, 4)], 2, 10)
     prices = [cost.price_ps([(3 + 4 * i, 4)], 2, 10 + 2 * i, False) for i in range(cycles)]
     assert cycles == 3
-    assert len({b - a for a, b in zip(prices, prices[1:], strict=False)}) == 1
+    assert len({b - a for a, b in itertools.pairwise(prices)}) == 1
     assert all(isinstance(price, int) for price in prices)
     assert to_ps(MS) == 10**9
