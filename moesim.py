@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sim.conformance import check_policy
     from sim.errors import (
         CalibrationError,
         DeadlockError,
@@ -48,6 +49,7 @@ __all__ = [
     "UnknownPolicyError",
     "View",
     "Work",
+    "check_policy",
     "compare",
     "find_policy",
     "find_profile",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "sim.conformance": "check_policy",
     "sim.errors": (
         "CalibrationError DeadlockError InputError InvariantError Problem SimError "
         "UnknownPolicyError"

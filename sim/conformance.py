@@ -120,6 +120,7 @@ def _hidden(name: str) -> property:
 class _Blind(Request):
     __slots__ = ()
     _output_left = _hidden("_output_left")
+    _is_endless = _hidden("_is_endless")
     _gaps_ps = _hidden("_gaps_ps")
     _on_finish = _hidden("_on_finish")
 

@@ -32,6 +32,7 @@ class Budget:
                     raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     manages_memory = True
+    never_starves = True
 
     def __init__(self, parameters: Parameters) -> None:
         self.budget_tokens = parameters.step_budget_tokens

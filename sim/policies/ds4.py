@@ -45,6 +45,7 @@ class Ds4:
                 raise ValueError(f"coalesce_s must be in 0..0.1, got {self.coalesce_s}")
 
     needs_slots = True
+    never_starves = True
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters

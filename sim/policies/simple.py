@@ -59,6 +59,8 @@ class DecodeFirst(_Chunked):
 class Alternate(_Chunked):
     """One decode step of everybody, one chunk of the oldest prompt, and so on."""
 
+    never_starves = True
+
     def decide(self, view: View) -> Plan:
         """Return a step and a chunk in turn, starting with what did not run last."""
         admit, chunks, steps = self.works(view)

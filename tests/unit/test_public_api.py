@@ -25,6 +25,7 @@ NAMES = {
     "UnknownPolicyError",
     "View",
     "Work",
+    "check_policy",
     "compare",
     "find_policy",
     "find_profile",
