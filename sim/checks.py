@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from sim.coefficients import TableCoefficients
+from sim.errors import InputError, Problem
 from sim.lines import Key
+from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
+from sim.replayed import Facts, facts_of
 from sim.scenario import (
     AgentsClient,
     ArrivalsClient,
-    PolicyChoice,
     ProbeClient,
     ReplayClient,
     ScenarioTables,
@@ -38,6 +41,43 @@ def faults(tables: ScenarioTables) -> Iterator[tuple[Key, str]]:
         yield ("clients",), message
 
 
+def faults_of_keys(
+    tables: ScenarioTables, profile: Profile, own: Mapping[Key, Key]
+) -> Iterator[tuple[Key, str]]:
+    """Yield the settings that need another one, and those of the scenario that do nothing.
+
+    A profile may hold numbers that only another setting switches on.
+
+    Parameters
+    ----------
+    tables, profile
+        What holds in the end.
+    own
+        Where the keys that the scenario itself sets stand in its file: ``("engine", "lock")``.
+    """
+    engine, kv = tables.engine, tables.kv
+    switches = [
+        ("barging_probability", "lock", "barging", engine.lock),
+        ("decode_batched_share", "decode_batching", "partial", engine.decode_batching),
+    ]
+    for name, switch, wanted, value in switches:
+        key: Key = ("engine", name)
+        if value == wanted and name not in engine.model_fields_set:
+            yield key, f"missing; {switch} {wanted} needs it"
+        if value != wanted and getattr(engine, name) and key in own:
+            yield own[key], f"does nothing with {switch} {value}; it is for {switch} {wanted}"
+    for name in ("save_s", "save_token_s"):
+        key = ("kv", name)
+        if kv.continued_interval_tokens is None and getattr(kv, name) and key in own:
+            yield own[key], "does nothing: without kv.continued_interval_tokens nothing is saved"
+    if isinstance(profile.cost, TableCoefficients):
+        key = own.get(("engine", "decode_batching"), ("engine", "decode_batching"))
+        if engine.decode_batching == "partial":
+            yield key, "partial splits decode_step_s, which a table profile lacks; native or serial"
+        if engine.decode_batching == "serial" and profile.cost.decode.rows[0] > 1:
+            yield key, "serial repeats steps of one row, which the table of the profile lacks"
+
+
 def faults_with_policy(
     tables: ScenarioTables, profile: Profile, policy: PolicyChoice
 ) -> Iterator[tuple[Key, str]]:
@@ -61,8 +101,37 @@ def faults_with_policy(
         yield ("profile",), "a decode step takes no time: streams would decode for ever at once"
 
 
-def notes(tables: ScenarioTables, profile: Profile, policy: PolicyChoice) -> Iterator[str]:
-    """Yield what a reader of the results should know."""
+def read_replays(tables: ScenarioTables) -> tuple[dict[str, Facts], list[Problem]]:
+    """Read the files of replays; return what they hold, by client, and what is wrong with them."""
+    facts: dict[str, Facts] = {}
+    problems: list[Problem] = []
+    for client in tables.clients:
+        if isinstance(client, ReplayClient):
+            try:
+                facts[client.name] = facts_of(client.path, client.file_sha256, client.mode)
+            except InputError as error:
+                problems += error.problems
+    return facts, problems
+
+
+def notes(
+    tables: ScenarioTables,
+    profile: Profile,
+    policy: PolicyChoice,
+    own: Mapping[Key, Key],
+    replays: Mapping[str, Facts],
+) -> Iterator[str]:
+    """Yield what a reader of the results should know.
+
+    Parameters
+    ----------
+    tables, profile, policy
+        What will run.
+    own
+        As in `faults_of_keys`.
+    replays
+        What the files of replays hold, by client.
+    """
     limit = tables.kv.slot_context_tokens
     for client in tables.clients:
         prompt = _smallest_prompt(client)
@@ -77,6 +146,69 @@ def notes(tables: ScenarioTables, profile: Profile, policy: PolicyChoice) -> Ite
             f"rule and profile belong to different engines: policy {policy.kind}, profile "
             f"{profile.name} of an engine that runs {engine}"
         )
+    yield from _notes_on_settings(tables, profile, policy, own)
+    yield from _notes_on_sessions(tables, policy, replays)
+
+
+def _notes_on_settings(
+    tables: ScenarioTables, profile: Profile, policy: PolicyChoice, own: Mapping[Key, Key]
+) -> Iterator[str]:
+    engine, kv, cost = tables.engine, tables.kv, profile.cost
+    if engine.lock == "barging" and not engine.barging_probability:
+        yield "engine.lock barging with engine.barging_probability 0 is the fair lock"
+    if engine.gpu_sharing == "fused" and getattr(policy.policy_class, "never_mixes", False):
+        yield (
+            f"engine.gpu_sharing fused does nothing: policy {policy.kind} never puts prefill and "
+            "decode rows into one work"
+        )
+    if engine.gpu_sharing == "exclusive" and cost.mixed_overhead_s:
+        yield "mixed_overhead_s of the profile is not paid: engine.gpu_sharing is exclusive"
+    measured = cost.decode.rows if isinstance(cost, TableCoefficients) else ()
+    if engine.decode_batching == "serial" and max(measured, default=1) > 1:
+        yield (
+            "decode_batching serial repeats steps of one row: what the profile holds of steps of "
+            f"up to {measured[-1]} rows is not used"
+        )
+    if kv.continued_interval_tokens and not kv.save_s and not kv.save_token_s:
+        yield "saves take no time: neither kv.save_s nor kv.save_token_s is given"
+    if ("machine", "memory_bytes") in own:
+        yield "machine.memory_bytes does nothing: memory is not modelled yet"
+
+
+def _notes_on_sessions(
+    tables: ScenarioTables, policy: PolicyChoice, replays: Mapping[str, Facts]
+) -> Iterator[str]:
+    for client in tables.clients:
+        if isinstance(client, ReplayClient) and any(replays[client.name].skipped):
+            facts, path = replays[client.name], Path(client.path)
+            counts = zip(facts.skipped, ("rejected", "ended without a token"), strict=True)
+            reasons = " and ".join(f"{count:,} {reason}" for count, reason in counts if count)
+            yield (
+                f"client {client.name}: {sum(facts.skipped):,} of the {facts.request_count:,} "
+                f"requests of {path.name} are not replayed: {reasons}"
+            )
+    slots = tables.engine.slot_count
+    if slots is None or not getattr(policy.policy_class, "needs_slots", False):
+        return
+    sessions = sum(
+        replays[client.name].session_count if isinstance(client, ReplayClient) else _size(client)
+        for client in tables.clients
+    )
+    if sessions > slots and any(_comes_back(client, replays) for client in tables.clients):
+        yield (
+            f"{sessions:,} sessions share {slots:,} slots, but each finds its cache when it comes "
+            "back: loss of cache when slots change hands is not modelled yet"
+        )
+
+
+def _comes_back(client: object, replays: Mapping[str, Facts]) -> bool:
+    """Return whether sessions of a client have more than one request."""
+    if isinstance(client, AgentsClient):
+        return client.count > 0 and client.turns.support()[1] > 1
+    if isinstance(client, ReplayClient):
+        facts = replays[client.name]
+        return facts.request_count - sum(facts.skipped) > facts.session_count
+    return False
 
 
 def _is_stream(client: object) -> bool:

@@ -11,15 +11,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sim.checks import faults, faults_with_policy, notes
+from sim.checks import faults, faults_of_keys, faults_with_policy, notes, read_replays
 from sim.documents import Document, find, parse, shipped, short
 from sim.errors import InputError, Problem, UnknownPolicyError
 from sim.fields import frozen
 from sim.lines import Key
 from sim.overrides import Override, apply_override, parse_override
+from sim.policy_choice import PolicyChoice, parameters_model
 from sim.profiles import GROUP as PROFILES
 from sim.profiles import Profile, is_flat_key
-from sim.scenario import PolicyChoice, Scenario, ScenarioTables, parameters_model
+from sim.replayed import Facts
+from sim.scenario import Scenario, ScenarioTables
 from sim.schema import scenario_schema
 from sim.validation import problem, problems_of
 
@@ -93,6 +95,8 @@ class _Loading:
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.origins: dict[Key, str] = {}
+        self.own: dict[Key, Key] = {}
+        """Where the keys that the scenario itself sets stand, also in its own profile."""
         self.texts = tuple(overrides)
         self.policy_option, self.profile_option = policy, profile
         self.overrides: list[Override] = []
@@ -108,11 +112,17 @@ class _Loading:
         self._apply(self.overrides, self.data, self.origins)
         tables = self._tables(profile)
         policy = self._policy(tables, profile)
+        replays: dict[str, Facts] = {}
         if tables is not None:
             self._refuse(faults(tables))
+            replays, problems = read_replays(tables)
+            self.problems += problems
+        if tables is not None and profile is not None:
+            self._refuse(faults_of_keys(tables, profile, self.own))
         if tables is not None and profile is not None and policy is not None:
             self._refuse(faults_with_policy(tables, profile, policy))
-            self.notes += notes(tables, profile, policy)
+            if not self.problems:
+                self.notes += notes(tables, profile, policy, self.own, replays)
         if self.problems:
             unknown = any("unknown policy" in p.message for p in self.problems)
             raise (UnknownPolicyError if unknown else InputError)(*self.problems)
@@ -160,6 +170,7 @@ class _Loading:
             self.origins["profile",] = "--profile"
         if isinstance(name, dict):
             source, table = document, {"profile": name}
+            self._note_own(name, ("engine", "kv"), ("profile",))
         elif isinstance(name, str):
             found = self._find_profile(name)
             if found is None:
@@ -219,6 +230,7 @@ class _Loading:
 
     def _tables(self, profile: Profile | None) -> ScenarioTables | None:
         data = {key: value for key, value in self.data.items() if key != "policy"}
+        self._note_own(data, ("engine", "kv", "machine"))
         for name in ("engine", "kv", "machine"):
             given = data.get(name, {})
             if profile is not None and isinstance(given, dict):
@@ -237,6 +249,12 @@ class _Loading:
                 also=("profile", "policy"),
             )
             return None
+
+    def _note_own(self, data: dict[str, Any], names: Sequence[str], prefix: Key = ()) -> None:
+        for name in names:
+            table = data.get(name)
+            if isinstance(table, dict):
+                self.own |= {(name, key): (*prefix, name, key) for key in table}
 
     def _policy(
         self, tables: ScenarioTables | None, profile: Profile | None

@@ -10,8 +10,9 @@ from pydantic import BaseModel, create_model
 
 from sim.coefficients import FullCoefficients, LinearCoefficients, TableCoefficients
 from sim.policies import find_policy, policy_names
+from sim.policy_choice import parameters_model
 from sim.profiles import Profile, loosen_cost, profile_schema
-from sim.scenario import ScenarioTables, parameters_model
+from sim.scenario import ScenarioTables
 
 __all__ = ["profile_schema", "scenario_schema"]
 

@@ -25,9 +25,10 @@ class EngineSettings(Table):
     decode_batching: Literal["native", "serial", "partial"] = "native"
     """A decode work of B rows is one step of B rows, B steps of one row, or partly shared."""
     decode_batched_share: Share = 0.0
-    """Partial batching: share of `decode_step_s` paid once for all rows; the rest is by row."""
+    """Partial batching: share of `decode_step_s` paid once for all rows; the rest is by row. 0 is
+    serial, 1 is native."""
     gpu_sharing: Literal["exclusive", "fused"] = "exclusive"
-    """Whether one work may hold prefill and decode rows."""
+    """Whether prefill and decode rows of one work are one forward; otherwise they run in turn."""
     slot_count: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Resident sessions; not limited by slots when absent."""
     host_gap_s: Seconds = 0.0
@@ -37,7 +38,7 @@ class EngineSettings(Table):
     lock: Literal["fair", "barging"] = "fair"
     """Order of the raw lock beside the policy: first come, or a lottery at each boundary."""
     barging_probability: Share = 0.0
-    """Barging lock: how often the policy's thread wins against those waiting."""
+    """Barging lock: how often the policy's thread wins against those waiting; 0 is fair."""
 
     @field_validator("gpu_sharing", mode="before")
     @classmethod
@@ -59,7 +60,8 @@ class KvSettings(Table):
     shared_prefix: bool = False
     """Whether a prompt may reuse the prefix of another session."""
     continued_interval_tokens: Tokens | None = None
-    """A session is saved whenever its length is a multiple of this; never when absent."""
+    """A session is saved whenever its length is a multiple of this; never when absent. ds4-server
+    rounds its flag up to a multiple of 2048: 10240 for 10000."""
     save_s: Seconds = 0.0
     """Of each save."""
     save_token_s: Seconds = 0.0

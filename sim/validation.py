@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -27,6 +27,13 @@ FLAGS = {
     "ubatch_size": "engine.prefill_cap_tokens",
 }
 """Flags of engines, with underscores, and what they are called here."""
+
+FLAG_RULES = {
+    "kv_cache_continued_interval_tokens": (
+        "ds4-server rounds the flag up to a multiple of 2048: 10000 is 10240 here"
+    ),
+}
+"""What an engine makes of the number behind its flag."""
 
 LATER: dict[Key, str] = {
     ("streaming",): "experts outside memory are not modelled yet",
@@ -84,6 +91,8 @@ def problems_of(
     data = document.data if data is None else data
     found: dict[Key, list[str]] = {}
     for detail in error.errors(include_url=False):
+        if _is_aftermath(detail):
+            continue
         key, message = _explain(detail, model, data, also)
         messages = found.setdefault(key, [])
         if message not in messages:
@@ -112,6 +121,13 @@ def show(key: Key) -> str:
     words = [part if isinstance(part, int) or _BARE.fullmatch(part) else repr(part) for part in key]
     text = "".join(f"[{word}]" if isinstance(word, int) else f".{word}" for word in words)
     return text.removeprefix(".")[:300]
+
+
+def _is_aftermath(detail: ErrorDetails) -> bool:
+    """Return whether an array is called too short only because items of it are wrong."""
+    if detail["type"] != "too_short" or not isinstance(detail["input"], Sized):
+        return False
+    return len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
 def _joined(messages: list[str]) -> str:
@@ -209,8 +225,9 @@ def _unknown(key: Key, known: list[str]) -> str:
     name = str(key[-1])
     plain = name.lower().strip("-").replace("-", "_")
     if plain in FLAGS:
-        flag = plain.replace("_", "-")
-        return f"unknown key; in moesim: {FLAGS[plain]} (the flag --{flag}). Did you mean that?"
+        flag, rule = plain.replace("_", "-"), FLAG_RULES.get(plain, "")
+        said = f"unknown key; in moesim: {FLAGS[plain]} (the flag --{flag}). Did you mean that?"
+        return f"{said} {rule}".rstrip()
     for ending, (unit, advice) in _UNITS.items():
         right = plain.removesuffix(ending) + unit
         if plain.endswith(ending) and right in known:

@@ -115,4 +115,3 @@ class Replay:
                 on_finish=leave,
             )
         leave(None)
-

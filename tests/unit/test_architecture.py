@@ -20,8 +20,8 @@ LAYERS = [
     "sim.experts sim.cost sim.policies sim.kv sim.lock sim.layout sim.ledger sim.engine sim.audit",
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
-    "sim.coefficients sim.settings sim.profiles sim.trace_file sim.replayed sim.scenario "
-    "sim.overrides sim.checks sim.loading sim.schema sim.cost.build",
+    "sim.coefficients sim.settings sim.profiles sim.trace_file sim.replayed sim.policy_choice "
+    "sim.scenario sim.overrides sim.checks sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
     "sim.world sim.clients",
     # What happened, as declared tables.

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sim.cli import cli
 from sim.errors import InputError, UnknownPolicyError
 from sim.lines import key_lines
 from sim.loading import list_scenarios, load_scenario, parse_scenario, scenario_schema
@@ -59,6 +61,13 @@ rate_per_s = 2
 request_count = 10
 prompt_tokens = 2000
 output_tokens = 200
+"""
+
+TRACE = """\
+{"format": "moesim-replay", "version": 1}
+{"session_id": "a", "submit_s": 1.0, "prompt_tokens": 100, "output_tokens": 10, "cached_tokens": 0}
+{"session_id": "a", "submit_s": 9.0, "prompt_tokens": 100, "output_tokens": 10}
+{"session_id": "b", "submit_s": 9.0, "prompt_tokens": 100, "output_tokens": 10}
 """
 
 
@@ -159,12 +168,134 @@ def test_every_problem_is_reported_at_once_with_its_line() -> None:
         ("[slo]", "[slos]", "slos: unknown key. Did you mean slo?"),
         ("decode_row_s = 0.01", "decode_row_s = 0", "a decode step takes no time"),
         ("[policy]", "policy = 3\n[bogus]", "bogus: unknown key"),
+        ("[slo]", "[kv]\nkv_cache_continued_interval_tokens = 10000\n[slo]", "10000 is 10240 here"),
+        ("[slo]", "[kv]\nsave_s = 0.1\n[slo]", "kv.save_s: does nothing: without kv.continued"),
+        ("[slo]", "[kv]\nsave_token_s = 1e-6\n[slo]", "kv.save_token_s: does nothing: without"),
     ],
 )
 def test_one_edit_gives_one_clear_message(old: str, new: str, expected: str) -> None:
     found = messages(edited(old, new))
     assert any(expected in message for message in found), found
     assert all(message.startswith("s.toml:") for message in found)
+
+
+def test_a_wrong_client_is_the_only_problem_of_its_file() -> None:
+    one = TEXT[: TEXT.index("[[clients]]")] + '[[clients]]\nkind = "streams"\n'
+    assert messages(one + "context_tokens = -1\n") == [
+        "s.toml:25: clients[0].context_tokens: must be at least 1, got -1"
+    ]
+    assert any("at least 1 items" in message for message in messages("clients = []\n" + TEXT[:200]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            "barging_probability = 0.5",
+            "barging_probability: does nothing with lock fair; it is for",
+        ),
+        ('lock = "barging"', "barging_probability: missing; lock barging needs it"),
+        ("decode_batched_share = 0.5", "does nothing with decode_batching native; it is for"),
+        (
+            'decode_batching = "serial"\ndecode_batched_share = 0.5',
+            "decode_batched_share: does nothing with decode_batching serial",
+        ),
+        ('decode_batching = "partial"', "decode_batched_share: missing; decode_batching partial"),
+    ],
+)
+@pytest.mark.parametrize("table", ["[engine]", "[profile.engine]"])
+def test_a_setting_that_does_nothing_is_refused(table: str, settings: str, expected: str) -> None:
+    (found,) = messages(edited(table, f"{table}\n{settings}"))
+    assert expected in found
+    if "missing" not in expected:
+        assert f": {table[1:-1]}.{settings.splitlines()[-1].split()[0]}: " in found
+
+
+def test_a_profile_may_hold_what_another_setting_switches_on(tmp_path: Path) -> None:
+    lines = [
+        'kind = "linear"',
+        "prefill_token_s = 1e-3",
+        "decode_row_s = 0.01",
+        "[engine]",
+        "barging_probability = 0.5",
+        "decode_batched_share = 0.5",
+        "[kv]",
+        "save_s = 0.1",
+    ]
+    (tmp_path / "p.toml").write_text("\n".join(lines))
+    text = 'profile = "p.toml"\n' + TEXT[TEXT.index("[policy]") :]
+    on = ["engine.lock=barging", "engine.decode_batching=partial", "kv.continued_interval_tokens=9"]
+    for overrides in ([], on):
+        scenario = parse_scenario(text, "s.toml", overrides, base=tmp_path)
+        assert (scenario.engine.barging_probability, scenario.kv.save_s) == (0.5, 0.1)
+    wrong = "--set engine.decode_batched_share=0.3: engine.decode_batched_share: does nothing"
+    with pytest.raises(InputError, match=wrong):
+        parse_scenario(text, "s.toml", ["engine.decode_batched_share=0.3"], base=tmp_path)
+
+
+TABLE_COST = """\
+[profile]
+kind = "table"
+
+[profile.cost]
+prefill = { tokens = [64], context_tokens = [0], seconds = [[0.1]] }
+decode = { rows = [1, 2], context_tokens = [0], seconds = [[0.1], [0.2]] }
+"""
+
+
+def with_table(*overrides: str) -> Scenario:
+    profile = TEXT[TEXT.index("[profile]") : TEXT.index("[profile.engine]")]
+    return load(TEXT.replace(profile, TABLE_COST), *overrides)
+
+
+def test_a_table_serves_only_the_batching_that_it_can_price() -> None:
+    with_table()
+    with pytest.raises(InputError, match=r"engine\.decode_batching: partial splits"):
+        with_table("engine.decode_batching=partial", "engine.decode_batched_share=0.5")
+    serial = with_table("engine.decode_batching=serial").notes
+    assert any("of up to 2 rows is not used" in note for note in serial)
+    assert not any("of up to" in note for note in with_table().notes)
+    with pytest.raises(InputError, match="steps of one row, which the table of the profile lacks"):
+        with_table("engine.decode_batching=serial", "profile.decode.rows=[2,3]")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("engine.barging_probability=0", "is the fair lock"),
+        ("machine.memory_bytes=1", "machine.memory_bytes does nothing: memory is not modelled"),
+        ("kv.continued_interval_tokens=2048", "saves take no time"),
+        ("profile.mixed_overhead_s=0.1", "is not paid: engine.gpu_sharing is exclusive"),
+        ("engine.gpu_sharing=fused", "fused does nothing: policy ds4 never puts"),
+    ],
+)
+def test_a_setting_that_changes_nothing_is_noted(
+    override: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sim.policies.ds4.Ds4.never_mixes", True, raising=False)
+    more = ["engine.lock=barging"] if "barging" in override else []
+    assert any(expected in note for note in load(TEXT, *more, override).notes)
+    more = ["engine.lock=barging", "engine.barging_probability=0.5"] if more else []
+    assert not any(expected in note for note in load(TEXT, *more).notes)
+
+
+def test_the_memory_of_a_profile_is_a_fact_and_no_setting() -> None:
+    text = edited("[policy]", "[profile.machine]\nmemory_bytes = 1\n\n[policy]")
+    assert load(text).machine.memory_bytes == 1
+    assert not any("memory" in note for note in load(text).notes)
+
+
+def test_sessions_that_share_slots_are_noted() -> None:
+    def notes(*overrides: str) -> list[str]:
+        return [note for note in load(TEXT, *overrides).notes if "slots change hands" in note]
+
+    (note,) = notes()
+    assert note.startswith("16 sessions share 8 slots")
+    assert not notes("engine.slot_count=16")
+    assert not notes("clients.agents.count=0")
+    assert not notes("clients.agents.turns=1")
+    text = TEXT.replace("mixed_quantum_tokens = 256", "").replace('"ds4"', '"alternate"')
+    assert not any("slots change hands" in note for note in load(text).notes)
 
 
 def test_a_scenario_that_can_never_finish() -> None:
@@ -309,7 +440,7 @@ def test_a_policy_of_a_file(tmp_path: Path) -> None:
 
 def test_a_policy_of_another_engine_is_noted() -> None:
     text = TEXT.replace("[profile.engine]", '[profile.engine]\npolicy = "budget"')
-    assert "different engines" in load(text).notes[0]
+    assert any("different engines" in note for note in load(text).notes)
 
 
 def test_prompts_that_never_fit_are_noted() -> None:
@@ -326,14 +457,54 @@ def test_replay_finds_its_file_beside_the_scenario(tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=r"s\.toml:50: clients\[4\]\.path: .*no such file"):
         load_scenario(path)
-    (tmp_path / "trace.jsonl").write_text("{}\n")
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(TRACE)
     scenario = load_scenario(path)
     replay = scenario.clients[4]
     assert isinstance(replay, ReplayClient)
     assert Path(replay.path) == tmp_path / "trace.jsonl"
     assert str(tmp_path) not in str(scenario.effective())
-    (tmp_path / "trace.jsonl").write_text("{ }\n")
+    trace.write_text(TRACE.replace("100", "101"))
     assert load_scenario(path).hash != scenario.hash
+
+
+def test_the_rows_of_a_replay_are_read_with_the_scenario(tmp_path: Path) -> None:
+    text = TEXT.replace("[[clients]]", '[[clients]]\nkind = "replay"\npath = "t.jsonl"\n', 1)
+    path, trace = tmp_path / "s.toml", tmp_path / "t.jsonl"
+    path.write_text(text[: text.index('kind = "agents"')] + "count = -1\n")
+
+    def found() -> list[str]:
+        with pytest.raises(InputError) as caught:
+            load_scenario(path)
+        return [str(problem) for problem in caught.value.problems]
+
+    trace.write_text(TRACE)
+    assert len(found()) == 1
+    path.write_text(text[: text.index('kind = "agents"')])
+    trace.write_text(TRACE.replace('"prompt_tokens": 100', '"prompt_tokens": -1'))
+    assert [message.partition(": Input")[0] for message in found()] == [
+        f"{trace}:{line}: prompt_tokens" for line in (2, 3, 4)
+    ]
+    trace.write_text(TRACE)
+    assert load_scenario(path).notes == ()
+    with pytest.raises(InputError, match=r"t\.jsonl:3: pause_before_s: missing in turn 1"):
+        load_scenario(path, ["clients.replay.mode=closed"])
+
+
+def test_requests_that_are_not_replayed_are_counted(tmp_path: Path) -> None:
+    text = TEXT[: TEXT.index("[[clients]]")] + '[[clients]]\nkind = "replay"\npath = "t.jsonl"\n'
+    rejected = TRACE.splitlines()[1].replace("}", ', "status": "rejected"}\n')
+    failed = rejected.replace("rejected", "failed").replace("10,", "0,")
+    (tmp_path / "t.jsonl").write_text(TRACE + rejected * 2 + failed)
+    assert parse_scenario(text, "s.toml", base=tmp_path).notes == (
+        "client replay: 3 of the 6 requests of t.jsonl are not replayed: 2 rejected and 1 ended "
+        "without a token",
+    )
+    (tmp_path / "t.jsonl").write_text(TRACE + rejected)
+    (note,) = parse_scenario(text, "s.toml", ["engine.slot_count=2"], base=tmp_path).notes
+    assert note.endswith("1 of the 4 requests of t.jsonl are not replayed: 1 rejected")
+    slots = parse_scenario(text, "s.toml", ["engine.slot_count=1"], base=tmp_path).notes
+    assert any(note.startswith("2 sessions share 1 slots") for note in slots)
 
 
 def test_a_file_that_is_no_scenario(tmp_path: Path) -> None:
@@ -448,3 +619,12 @@ def test_the_schema_knows_clients_and_settings_of_policies() -> None:
     assert {"clients", "profile", "policy", "engine"} <= set(schema["properties"])
     assert "mixed_quantum_tokens" in schema["$defs"]["policy_ds4"]["properties"]
     assert schema["additionalProperties"] is False
+
+
+def test_check_reads_the_rows_of_a_replay(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(TEXT + '\n[[clients]]\nkind = "replay"\npath = "t.jsonl"\n')
+    (tmp_path / "t.jsonl").write_text(TRACE + TRACE.splitlines()[1].replace("100", "0.5") + "\n")
+    done = CliRunner().invoke(cli, ["run", str(path), "--check"])
+    assert done.exit_code == 2
+    assert f"error: {tmp_path / 't.jsonl'}:5: prompt_tokens: " in done.stderr
