@@ -13,8 +13,8 @@ class RawLock:
     """A queue of jobs with one lottery at each boundary between works.
 
     ds4-server's arbiter releases its own mutex before it takes the engine's, so a raw waiter (a
-    save, a load) has no priority, and a busy arbiter can win many times in a row
-    (``ds4_server.c``; shared facts ds4.md section 1).
+    save, a load) has no priority, and a busy arbiter can win many times in a row (``model_mu`` and
+    ``inference_mu`` of ``ds4_server.c``).
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
 """When requests prefill and decode, and how the two overlap.
 
-Definitions: interface section 4. A variant is computed when asked for: ``submit`` opens a prefill
-interval at the submission, ``executor`` takes the works alone (full recording).
+A request prefills from the start of its first prefill work to its first token, and decodes from
+there to its last token; a stalled decoder stays inside its interval. A variant is computed when
+asked for: ``submit`` opens a prefill interval at the submission, ``executor`` takes the works alone
+(full recording).
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import scenarios
+from sim.cli import cli
 from sim.loading import load_scenario
 from sim.simulation import simulate
 
@@ -29,10 +32,31 @@ def test_all_scenarios_of_the_readme_are_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_opens_with_a_comment_and_has_a_description(name: str) -> None:
     text = (FOLDER / f"{name}.toml").read_text("utf-8")
-    comment = re.match(r"(#.*\n)+", text)
-    assert comment is not None
-    assert "moesim " in comment.group()
+    assert re.match(r"(#.*\n)+", text)
     assert load_scenario(name).description
+
+
+def commands(name: str) -> list[list[str]]:
+    """Return the commands that the comments of a scenario name, without ``moesim``."""
+    text = (FOLDER / f"{name}.toml").read_text("utf-8")
+    lines = re.sub(r"\\\n#\s*", "", text).splitlines()
+    found = [re.fullmatch(r"#\s+moesim (.*)", line) for line in lines]
+    return [shlex.split(match[1]) for match in found if match]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [(name, command) for name in NAMES for command in commands(name)]
+)
+def test_a_command_of_a_comment_works(name: str, command: list[str]) -> None:
+    quick = [word for text in QUICK.get(name, []) for word in ("--set", text)]
+    done = CliRunner().invoke(cli, [*command, *quick], prog_name="moesim")
+    assert done.exit_code == 0, done.output
+
+
+def test_comments_name_commands() -> None:
+    assert {name: len(commands(name)) for name in NAMES if commands(name)}.keys() == {*NAMES}
+    (_, second) = commands("long-context-probe")
+    assert second[-2:] == ["--with", "policy.mixed_quantum_tokens=128,2048"]
 
 
 @pytest.mark.parametrize("name", NAMES)
