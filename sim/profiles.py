@@ -88,23 +88,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-    StringConstraints,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from sim.coefficients import AnyCoefficients, FullCoefficients
 from sim.documents import Document, find, shipped
 from sim.errors import InputError
-from sim.fields import (
-    Name,
-    Table,
-    TokensOrNone,
-    digest,
-)
+from sim.fields import Name, Table, TokensOrNone, digest
 from sim.settings import EngineSettings, KvSettings, Machine, Model, RoutingSettings
 from sim.validation import problems_of
 

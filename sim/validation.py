@@ -127,7 +127,7 @@ def _is_aftermath(detail: ErrorDetails) -> bool:
     """Return whether an array is called too short only because items of it are wrong."""
     if detail["type"] != "too_short" or not isinstance(detail["input"], Sized):
         return False
-    return len(detail["input"]) >= detail["ctx"]["min_length"]
+    return len(detail["input"]) >= int(detail["ctx"]["min_length"])
 
 
 def _joined(messages: list[str]) -> str:
