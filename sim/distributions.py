@@ -14,8 +14,8 @@ from pydantic import ConfigDict, GetJsonSchemaHandler, RootModel, model_validato
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from sim.fields import MOST_SECONDS, MOST_TOKENS
 from sim.distribution_kinds import AnyDistribution, Constant
+from sim.fields import MOST_SECONDS, MOST_TOKENS
 
 
 class Quantity(RootModel[AnyDistribution]):
