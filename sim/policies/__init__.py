@@ -27,9 +27,10 @@ class Policy(Protocol):
     (admission, and after each chunk), and its answer is kept in ``request.claim``. Memory of its
     own may change only at decisions that its own plan forces (``repeat``, ``until_ps``).
 
-    Three class attributes say more about it, all ``False`` when absent: ``needs_slots`` (it fills
-    ``engine.slot_count`` slots), ``manages_memory`` (it keeps to ``kv.capacity_tokens``), and
-    ``never_starves`` (every request advances, whatever the others do).
+    Class attributes say more about it, all ``False`` when absent: ``needs_slots`` (it fills
+    ``engine.slot_count`` slots), ``manages_memory`` (it keeps to ``kv.capacity_tokens``),
+    ``never_mixes`` (no work has prefill and decode rows), and ``never_starves`` (every request
+    advances, whatever the others do).
     `sim.conformance.check_policy` holds a policy to what it says.
     """
 

@@ -1,7 +1,7 @@
 """ds4-server: slots, round robin over prefilling slots, quanta, decode batches that block prefill.
 
-Rules from ``ds4_server.c`` (public fork of August 2026 and a fork of September 2026, commit
-19b13c4c); section numbers are those of our notes on it.
+Rules from ``ds4_server.c`` (a public fork of August 2026 and a fork of September 2026, commit
+19b13c4c).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Ds4:
                 raise ValueError(f"coalesce_s must be in 0..0.1, got {self.coalesce_s}")
 
     needs_slots = True
+    never_mixes = True
     never_starves = True
 
     def __init__(self, parameters: Parameters) -> None:

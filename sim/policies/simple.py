@@ -25,6 +25,7 @@ class ChunkParameters:
 
 class _Chunked:
     Parameters = ChunkParameters
+    never_mixes = True
 
     def __init__(self, parameters: ChunkParameters) -> None:
         self.chunk_tokens = parameters.chunk_tokens
