@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from sim.errors import InputError, Problem
-from sim.estimates import LEVEL, Floats, Interval, interval
+from sim.estimates import Floats, Interval, interval
 from sim.manifest import make_manifest
-from sim.metrics import summary
+from sim.replicated import Replicated, flatten, summary_of
 from sim.results import Results
 from sim.scenario import Scenario
 from sim.simulation import simulate
@@ -35,74 +35,8 @@ HEADLINES = (
     "task_s.mean",
 )
 """Metrics whose intervals ``auto`` waits for."""
-
-
-@dataclass(frozen=True)
-class Replicated:
-    """What the replications of one setting gave.
-
-    Parameters
-    ----------
-    scenario, seed
-        What was run.
-    name
-        How the setting is called in tables.
-    values
-        Per dotted metric path one value a replication, NaN where the metric has none.
-    first
-        Full results of replication 0.
-    """
-
-    scenario: Scenario
-    seed: int
-    name: str
-    values: Mapping[str, Floats]
-    first: Results = field(repr=False)
-
-    @property
-    def count(self) -> int:
-        """Number of replications."""
-        return max((len(values) for values in self.values.values()), default=0)
-
-    def interval(self, metric: str) -> Interval:
-        """Return mean and interval of a metric; all NaN if it is not there."""
-        return interval(self.values.get(metric, np.full(self.count, np.nan)))
-
-    def mean(self, metric: str) -> float:
-        """Return the mean of a metric over replications, NaN if it is not there."""
-        return self.interval(metric).mean
-
-    def summary(self) -> dict[str, Any]:
-        """Return the nested summary, each number the mean over the replications that have it."""
-        return self._means(summary_of(self.first, self.scenario), "")
-
-    def _means(self, tree: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        nested: dict[str, Any] = {}
-        for key, value in tree.items():
-            path = f"{prefix}{key}"
-            if isinstance(value, Mapping):
-                nested[key] = self._means(value, f"{path}.")
-            else:
-                nested[key] = value if self.count == 1 else self.mean(path)
-        return nested
-
-    def uncertainty(self) -> dict[str, Any]:
-        """Return the intervals of all metrics as plain data, empty with one replication."""
-        if self.count < 2:
-            return {}
-        found = {metric: self.interval(metric) for metric in self.values}
-        metrics = {
-            metric: {
-                "mean": each.mean,
-                "low": each.low,
-                "high": each.high,
-                "run_low": each.run_low,
-                "run_high": each.run_high,
-                "count": each.count,
-            }
-            for metric, each in found.items()
-        }
-        return {"source": "seeds", "level": LEVEL, "metrics": metrics}
+INSTANTS = ("submit_s", "start_s", "first_token_s", "last_token_s", "finish_s")
+"""Columns of requests that are equal in two runs of the same history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +54,6 @@ class Difference:
     share_above: float
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a nested summary by dotted path; missing values become NaN."""
-    flat: dict[str, float] = {}
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{path}."))
-        elif value is None:
-            flat[path] = math.nan
-        elif isinstance(value, int | float | np.number):
-            flat[path] = float(value)
-    return flat
-
-
 def replicate(
     scenario: Scenario,
     replications: Count = 1,
@@ -143,6 +63,7 @@ def replicate(
     progress: Callable[[], None] = lambda: None,
     fast_forward: bool = True,
     variants: Callable[[Results], Mapping[str, float]] = lambda results: {},
+    record_all: bool = False,
 ) -> Replicated:
     """Simulate a scenario several times with different random numbers.
 
@@ -163,6 +84,9 @@ def replicate(
         Off: one work at a time, with the same instants.
     variants
         Further numbers of a run, by path, that no summary holds.
+    record_all
+        Full recording of every replication, which variants that look at works need. Otherwise only
+        replication 0 has it; quantiles of gaps in the others are then within 1 %.
 
     Raises
     ------
@@ -176,6 +100,7 @@ def replicate(
         progress=progress,
         fast_forward=fast_forward,
         variants=variants,
+        record_all=record_all,
     )[0]
 
 
@@ -187,14 +112,18 @@ def replicate_all(
     progress: Callable[[], None] = lambda: None,
     fast_forward: bool = True,
     variants: Callable[[Results], Mapping[str, float]] = lambda results: {},
+    record_all: bool = False,
 ) -> list[Replicated]:
     """Simulate several settings, as often each: replication k draws the same workload in all.
+
+    Where nothing is random the second replication shows it, and one is all there is. After Ctrl-C
+    the replications that every setting has finished are returned, if there is one.
 
     Parameters
     ----------
     settings
         Name and scenario of each.
-    replications, seed, progress, fast_forward, variants
+    replications, seed, progress, fast_forward, variants, record_all
         As for `replicate`; ``auto`` waits for all settings.
 
     Raises
@@ -206,31 +135,60 @@ def replicate_all(
     if most < 1:
         raise InputError(Problem("--replications", "", f"expected at least 1, got {most}"))
     seeds = [scenario.seed if seed is None else seed for _, scenario in settings]
-    rows: list[list[dict[str, float]]] = [[] for _ in settings]
-    firsts: list[Results] = []
-    for index in range(most):
-        for (_, scenario), own_seed, mine in zip(settings, seeds, rows, strict=True):
-            results = simulate(scenario, own_seed, replication=index, fast_forward=fast_forward)
-            mine.append({**flatten(summary_of(results, scenario)), **variants(results)})
-            if not index:
-                firsts.append(results)
+
+    def runs(index: int) -> list[Results]:
+        found = []
+        for (_, scenario), own_seed in zip(settings, seeds, strict=True):
+            found.append(
+                simulate(
+                    scenario,
+                    own_seed,
+                    replication=index,
+                    recording="summary" if index and not record_all else "full",
+                    fast_forward=fast_forward,
+                )
+            )
             progress()
-        if replications == "auto" and index + 1 >= FEWEST_REPLICATIONS and all(map(_sharp, rows)):
-            break
+        return found
+
+    def note(found: list[Results]) -> None:
+        for (_, scenario), results, mine in zip(settings, found, rows, strict=True):
+            mine.append({**flatten(summary_of(results, scenario)), **variants(results)})
+
+    rows: list[list[dict[str, float]]] = [[] for _ in settings]
+    firsts = runs(0)
+    note(firsts)
+    is_deterministic = is_interrupted = False
+    try:
+        for index in range(1, most):
+            found = runs(index)
+            if index == 1 and all(map(_same, firsts, found)):
+                is_deterministic = True
+                break
+            note(found)
+            is_enough = replications == "auto" and index + 1 >= FEWEST_REPLICATIONS
+            if is_enough and all(map(_sharp, rows)):
+                break
+    except KeyboardInterrupt:
+        is_interrupted = True
+    count = min(map(len, rows))
     for (_, scenario), own_seed, first in zip(settings, seeds, firsts, strict=True):
         first.scenario, first.seed = scenario, own_seed
-        first.manifest = make_manifest(scenario, seed=own_seed, replications=index + 1)
+        first.manifest = make_manifest(scenario, seed=own_seed, replications=count)
     return [
-        Replicated(scenario, own_seed, name, _columns(mine), first)
+        Replicated(
+            scenario,
+            own_seed,
+            name,
+            _columns(mine[:count]),
+            first,
+            is_deterministic,
+            is_interrupted,
+        )
         for (name, scenario), own_seed, mine, first in zip(
             settings, seeds, rows, firsts, strict=True
         )
     ]
-
-
-def summary_of(results: Results, scenario: Scenario) -> dict[str, Any]:
-    """Return the summary with the limits and the warm-up that the scenario names."""
-    return summary(results, slo=scenario.slo, warm_up_s=scenario.warm_up_s)
 
 
 def compare(settings: Sequence[Replicated], base: Replicated) -> list[Difference]:
@@ -275,6 +233,17 @@ def ranking(settings: Sequence[Replicated], metric: str, *, descending: bool = F
         return math.isnan(mean), sign * mean
 
     return [setting.name for setting in sorted(settings, key=key)]
+
+
+def _same(first: Results, second: Results) -> bool:
+    """Return whether another replication drew the same workload and went the same way.
+
+    Draws alone do not tell: the engine may draw, too (a barging lock).
+    """
+    if first.draws != second.draws:
+        return False
+    a, b = first.table("requests"), second.table("requests")
+    return all(np.array_equal(a[name], b[name], equal_nan=True) for name in INSTANTS)
 
 
 def _sharp(rows: list[dict[str, float]]) -> bool:

@@ -12,20 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError, Problem
-from sim.experiment import Replicated
 from sim.metric_table import METRIC_BY_NAME, METRICS, Metric
+from sim.replicated import Replicated
 from sim.results import Results, Table
 
 MOST_WORKS = 6
 """Works that are listed one by one; the rest is counted."""
 PARTS = ("mean", "p50", "p90", "p95", "p99", "max", "count")
-INPUTS = {
-    "s": "requests (submit_s, start_s, first_token_s, last_token_s, finish_s) and works",
-    "tokens": "requests (prompt_tokens, cached_tokens, new_prefill_tokens, output_tokens)",
-    "tokens/s": "requests (token counts, start_s, first_token_s, last_token_s)",
-    "requests/s": "requests (first_token_s, worst_gap_s, finish_s) and [slo]",
-    "1": "requests and works",
-}
 
 
 def find_metrics(name: str | None) -> tuple[Metric, ...]:
@@ -65,20 +58,23 @@ def explain(path: str, run: Replicated) -> Iterator[str]:
     (metric,) = find_metrics(path)
     unit = "" if metric.unit == "1" else f" [{metric.unit}]"
     yield f"{path}{unit}: {metric.definition}"
-    yield f"from: {INPUTS[metric.unit]}"
+    yield f"from: {metric.inputs}"
     results = run.first
     client = _client_of(path)
     value = run.values[path][0] if path in run.values else math.nan
+    where = " in the first workload" if run.count > 1 else ""
+    if where and metric.name in ("worst_gap_s", "ttft_s"):
+        yield f"{where.strip()}:"
     if metric.name == "worst_gap_s":
         yield from _worst_gap(results, client)
     elif metric.name == "ttft_s":
         yield from _first_token(results, client, value)
     elif not math.isnan(value):
-        yield f"value in replication 0: {value:,.6g}"
+        yield f"value{where}: {value:,.6g}"
     else:
         parts = {name: run.values.get(f"{path}.{name}") for name in PARTS}
         said = [f"{name} {row[0]:,.6g}" for name, row in parts.items() if row is not None]
-        yield f"in replication 0: {', '.join(said) or 'no value'}"
+        yield f"value{where}: {', '.join(said) or 'none'}"
 
 
 def _client_of(path: str) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from types import UnionType
 
 from sim.errors import SimError
-from sim.experiment import flatten, summary_of
+from sim.replicated import flatten, summary_of
 from sim.scenario import Scenario
 from sim.simulation import simulate
 

@@ -28,10 +28,11 @@ LAYERS = [
     "sim.columns sim.steps sim.block sim.spans sim.digest sim.results sim.assemble sim.recorder "
     "sim.atomic sim.result_files",
     # Numbers from tables.
-    "sim.intervals sim.spread sim.phases sim.retention sim.open_loop sim.metric_table sim.metrics",
+    "sim.intervals sim.spread sim.phases sim.retention sim.open_loop sim.metric_table sim.metrics "
+    "sim.variants",
     # Runs, and many runs.
     "sim.manifest sim.simulation sim.books sim.cases sim.conformance sim.estimates "
-    "sim.experiment sim.levers sim.explain sim.validity sim.recorded",
+    "sim.replicated sim.experiment sim.levers sim.headroom sim.explain sim.validity sim.recorded",
     "sim.cli",
     "calibration",
     "figures",

@@ -21,15 +21,15 @@ from sim.estimates import interval
 from sim.experiment import (
     HEADLINES,
     MOST_REPLICATIONS,
-    Replicated,
     compare,
-    flatten,
     paired,
     ranking,
     replicate,
     replicate_all,
 )
 from sim.loading import load_scenario, parse_scenario
+from sim.replicated import Replicated, flatten
+from sim.results import Results
 
 OPEN_LOOP = """
 description = "a small queue"
@@ -118,10 +118,62 @@ def test_replications_differ_and_settings_share_their_workload() -> None:
 def test_auto_stops_when_sharp_and_by_count() -> None:
     fixed = OPEN_LOOP.replace('{ dist = "lognormal", median = 500, sigma = 0.5 }', "500")
     fixed = fixed.replace("rate_per_s = 1.0", 'rate_per_s = 1.0\nprocess = "constant"')
-    assert replicate(parse_scenario(fixed), "auto").count == 5
+    nearly = fixed.replace("= 500", '= { dist = "lognormal", median = 500, sigma = 0.01 }')
+    found = replicate(parse_scenario(nearly), "auto")
+    assert (found.count, found.is_deterministic) == (5, False)
+    found = replicate(parse_scenario(fixed), "auto")
+    assert (found.count, found.is_deterministic) == (1, True)
     few = OPEN_LOOP.replace("request_count = 40", "request_count = 2")
     assert replicate(parse_scenario(few), "auto").count == MOST_REPLICATIONS
     assert "makespan_s" in HEADLINES
+
+
+def test_a_random_engine_is_not_taken_for_a_deterministic_one() -> None:
+    saves = ["kv.continued_interval_tokens=4000", "kv.save_s=0.5"]
+    lottery = ["engine.lock=barging", "engine.barging_probability=0.5"]
+    fair = replicate(load_scenario("three-prefills", saves), 3)
+    assert (fair.count, fair.is_deterministic) == (1, True)
+    barging = replicate(load_scenario("three-prefills", [*saves, *lottery]), 3)
+    assert (barging.count, barging.is_deterministic) == (3, False)
+
+
+def test_ctrl_c_keeps_the_replications_that_all_settings_have() -> None:
+    scenario = parse_scenario(OPEN_LOOP)
+    calls = 0
+
+    def progress() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise KeyboardInterrupt
+
+    found = replicate_all([("a", scenario), ("b", scenario)], 50, progress=progress)
+    assert [each.count for each in found] == [2, 2]
+    assert all(each.is_interrupted for each in found)
+    assert found[0].first.manifest["replications"] == 2
+
+    def at_once() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replicate(scenario, 3, progress=at_once)
+
+
+def test_works_are_recorded_where_they_are_needed() -> None:
+    scenario = load_scenario("one-agent")
+    seen: list[bool] = []
+
+    def look(results: Results) -> dict[str, float]:
+        seen.append(results.has("works"))
+        return {}
+
+    summaries = replicate(scenario, 3, variants=look)
+    assert seen == [True, False, False]
+    seen.clear()
+    full = replicate(scenario, 3, variants=look, record_all=True)
+    assert seen == [True, True, True]
+    for metric, values in full.values.items():
+        np.testing.assert_allclose(values, summaries.values[metric], rtol=0.01, err_msg=metric)
 
 
 def test_no_replication_is_refused() -> None:
