@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from sim.cli.options import INTERRUPTED
+
 GROUP = "moesim.commands"
 COMMANDS = {
     "run": "sim.cli.run:run",
@@ -24,8 +26,8 @@ COMMANDS = {
     "schema": "sim.cli.lists:schema",
 }
 
-INTERRUPTED, BAD_INPUT, BUG = 130, 2, 70
-"""Exit codes; 1 is left to comparisons that fail."""
+BAD_INPUT, BUG = 2, 70
+"""Exit codes beside 130; 1 is left to comparisons that fail."""
 
 
 class Commands(click.Group):

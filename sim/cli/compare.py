@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sim.cli.invocation import Invocation
 from sim.cli.options import (
+    INTERRUPTED,
     Replications,
     canonical_command,
     check_output,
     json_option,
-    load,
+    say_of_replications,
     warn,
     workload_options,
     write_json,
@@ -21,7 +23,7 @@ from sim.cli.options import (
 if TYPE_CHECKING:
     from sim.cli.gate import Finding
     from sim.cli.grid import Setting
-    from sim.experiment import Replicated
+    from sim.replicated import Replicated
     from sim.validity import Outside
 
 DEFAULT_REPLICATIONS = 10
@@ -99,11 +101,8 @@ def compare(
     if len(settings) < 2 and baseline is None:
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
-    scenarios = [
-        load(scenario_name, (*overrides, *each.overrides), each.policy, profile)
-        for each in settings
-    ]
-    done = _simulate(settings, scenarios, replications, seed)
+    invocation = Invocation(scenario_name, overrides, None, profile, seed)
+    done = _simulate(settings, invocation, replications)
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
     options += [("--with", text) for text in grids] + [("--set", text) for text in overrides]
     options += [("--profile", profile), ("--seed", seed)]
@@ -114,6 +113,8 @@ def compare(
 
     outside = [outside_range(each.first, each.scenario.profile) for each in done]
     _warn(done, outside)
+    if done[0].is_interrupted:  # the screen says itself when nothing is random
+        say_of_replications(done[0], replications)
     findings = _findings(wanted, done, baseline)
     if json_path is not None:
         write_json(json_path, _document(done, command, outside, findings))
@@ -122,29 +123,36 @@ def compare(
     if markdown_path is not None:
         from sim.atomic import write_text
 
-        write_text(markdown_path, markdown_table(done, command), "--markdown")
+        write_text(markdown_path, markdown_table(done, outside, command), "--markdown")
     if json_path != "-":
         from sim.cli.terminal import show
 
-        show(*comparison_screen(done, outside), *[each.message for each in findings])
+        screen = comparison_screen(done, outside, settings, invocation)
+        show(*screen, *[each.message for each in findings])
     else:
         for each in findings:
             click.echo(each.message, err=True)
+    if done[0].is_interrupted:
+        return INTERRUPTED
     return 1 if any(each.failed for each in findings) else 0
 
 
 def _simulate(
-    settings: list[Setting], scenarios: list[Any], replications: int | str, seed: int | None
+    settings: list[Setting], invocation: Invocation, replications: int | str
 ) -> list[Replicated]:
     from sim.cli.progress import progress_of
-    from sim.cli.screen import variants
+    from sim.cli.rows import variants
     from sim.experiment import replicate_all
 
+    pairs = [
+        (each.name, invocation.with_changes(policy=each.policy).load(*each.overrides))
+        for each in settings
+    ]
     with progress_of(replications, len(settings)) as step:
         return replicate_all(
-            [(each.name, scenario) for each, scenario in zip(settings, scenarios, strict=True)],
+            pairs,
             replications,  # type: ignore[arg-type]
-            seed,
+            invocation.seed,
             progress=step,
             variants=variants,
         )
@@ -181,7 +189,7 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from sim.cli.screen import objective
+    from sim.cli.rows import objective
     from sim.cli.verdict import verdict
     from sim.experiment import compare as paired_differences
     from sim.experiment import ranking
@@ -211,6 +219,8 @@ def _document(
         "differences": [asdict(each) for each in paired_differences(done, base)],
         "ranking": ranking(done, objective(base.scenario)),
         "verdict": verdict(done),
+        "is_deterministic": base.is_deterministic,
+        "is_interrupted": base.is_interrupted,
         "fail_if": [
             {"condition": each.condition.text, "setting": each.setting, "failed": each.failed}
             for each in findings

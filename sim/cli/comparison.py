@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from sim.cli.screen import PARTS, ROWS, Row, agent_group, objective, objective_name, rows_of
+from sim.cli.against import notes_of, ratio_lines, recorded_lines
+from sim.cli.basis import MARK, mark
+from sim.cli.grid import Setting
+from sim.cli.interpolation import interpolation_lines
+from sim.cli.invocation import Invocation
+from sim.cli.rows import (
+    PARTS,
+    Row,
+    agent_group,
+    figure_of,
+    objective,
+    objective_name,
+    rows_of,
+    task_title,
+)
+from sim.cli.sentence import more_agents
 from sim.cli.terminal import make_table
 from sim.cli.verdict import all_equal, verdict
-from sim.cli.wording import change, factor, percent, seconds, span
-from sim.experiment import Difference, Replicated, paired, ranking
-from sim.manifest import make_manifest, scenario_name
-from sim.recorded import RecordedFigure, find_recorded, find_recorded_ratios
-from sim.scenario import AgentsClient
+from sim.cli.wording import change, factor, seconds
+from sim.experiment import Difference, paired, ranking
+from sim.manifest import make_manifest
+from sim.recorded import RecordedFigure, find_recorded
+from sim.replicated import Replicated
 from sim.validity import Outside
 
 MOST_COLUMNS = 4
-SHORT = 0.95
-"""A simulated ratio below this share of the recorded one falls short of it."""
-
 Line = tuple[str, ...]
+Axes = Sequence[Sequence[Outside]]
+"""Of each setting: the axes on which it left the measured range."""
 
 
 def comparison_screen(
-    done: Sequence[Replicated], outside: Sequence[Sequence[Outside]]
+    done: Sequence[Replicated],
+    outside: Axes,
+    settings: Sequence[Setting],
+    invocation: Invocation,
 ) -> list[RenderableType]:
     """Return the screen.
 
@@ -35,20 +52,31 @@ def comparison_screen(
         Every setting; the first is the base.
     outside
         Axes on which each left the measured range.
+    settings
+        What each was made by.
+    invocation
+        What was typed, but for what differs between the settings.
     """
     parts: list[RenderableType] = [verdict(done)]
-    for start in range(0, len(done), MOST_COLUMNS):
-        heads, lines = table_of(done[start : start + MOST_COLUMNS])
+    for heads, lines in tables_of(done, outside):
         table = make_table(heads, ["left", *["right"] * (len(heads) - 1)])  # type: ignore[list-item]
         for line in lines:
             table.add_row(*line)
         parts.append(table)
-    parts += [*ratio_lines(done), *_notes(done), *_ranking_lines(done), _basis(done, outside)]
-    parts.append(f"next: {_next_command(done)}")
+    parts += [*ratio_lines(done), *interpolation_lines(done), *notes_of(done)]
+    parts += [*_ranking_lines(done), basis_line(done, outside)]
+    parts.append(f"next: {_next_command(done, settings, invocation)}")
     return parts
 
 
-def table_of(done: Sequence[Replicated]) -> tuple[list[str], list[Line]]:
+def tables_of(done: Sequence[Replicated], outside: Axes) -> Iterator[tuple[list[str], list[Line]]]:
+    """Yield heads and lines, a few settings at a time."""
+    for start in range(0, len(done), MOST_COLUMNS):
+        chosen = slice(start, start + MOST_COLUMNS)
+        yield table_of(done[chosen], outside[chosen])
+
+
+def table_of(done: Sequence[Replicated], outside: Axes) -> tuple[list[str], list[Line]]:
     """Return heads and lines; with two settings the last column is the change and its interval."""
     key, names = _columns([each.name for each in done])
     heads = [key, *names]
@@ -57,49 +85,26 @@ def table_of(done: Sequence[Replicated]) -> tuple[list[str], list[Line]]:
     recorded = [find_recorded(each.scenario) for each in done]
     lines: list[Line] = []
     for row in _rows(done, recorded):
-        cells = [row.say(each.mean(row.metric)) for each in done]
+        cells = [
+            mark(row.metric, axes) + row.say(each.mean(row.metric))
+            for each, axes in zip(done, outside, strict=True)
+        ]
         lines.append((row.title, *cells, *_change(done, row)))
-        beside = [_figure(row, figures) for figures in recorded]
+        beside = [figure_of(row, figures) for figures in recorded]
         if any(beside):
-            lines.append(_recorded_line(done, row, beside))
+            lines += recorded_lines(done, row, beside)
     return heads, lines
 
 
-def ratio_lines(done: Sequence[Replicated]) -> Iterator[str]:
-    """Yield how the simulated ratios of two settings stand to recorded ones."""
-    if len(done) != 2:
-        return
-    base, other = done
-    recorded = find_recorded_ratios(base.scenario, other.scenario)
-    for row in ROWS:
-        path = next((path for path in row.recorded if path in recorded), None)
-        if path is None:
-            continue
-        ours, theirs = paired(path, base, other).ratio, recorded[path]
-        if math.isnan(ours):
-            continue
-        # Below 1 the effect is the inverse: compare how far each is from "no effect".
-        effect, real = (ours, theirs) if theirs >= 1 else (1 / ours, 1 / theirs)
-        text = f"{row.title}: {factor(ours)} simulated, {factor(theirs)} recorded"
-        if effect >= SHORT * real:
-            yield text
-            continue
-        gap = percent(1 - effect / real)
-        yield f"{text}: this plain model falls short of the recorded ratio by {gap}"
-        missing = base.scenario.profile.provenance.unmeasured
-        if missing and row.metric == "prefill_tokens_per_s":
-            yield f"  not in the profile: {'; '.join(_head(part) for part in missing)}"
-
-
-def markdown_table(done: Sequence[Replicated], command: str) -> str:
+def markdown_table(done: Sequence[Replicated], outside: Axes, command: str) -> str:
     """Return the comparison as Markdown, with its manifest."""
     blocks = [f"**{verdict(done)}**"]
-    for start in range(0, len(done), MOST_COLUMNS):
-        heads, lines = table_of(done[start : start + MOST_COLUMNS])
+    for heads, lines in tables_of(done, outside):
         rule = ["---", *["---:"] * (len(heads) - 1)]
         rows = [heads, rule, *lines]
-        blocks.append("\n".join(f"| {' | '.join(cell.strip() for cell in row)} |" for row in rows))
-    blocks += ["\n".join(f"- {line.strip()}" for line in ratio_lines(done))]
+        blocks.append("\n".join(f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows))
+    said = [*ratio_lines(done), *interpolation_lines(done), basis_line(done, outside)]
+    blocks.append("\n".join(f"- {_plain(line)}" for line in said))
     base = done[0]
     facts = make_manifest(base.scenario, seed=base.seed, replications=base.count, command=command)
     del facts["scenario_text"]
@@ -107,12 +112,16 @@ def markdown_table(done: Sequence[Replicated], command: str) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def _plain(cell: str) -> str:
+    return cell.strip().replace(MARK, f"\\{MARK}")
+
+
 def _rows(
     done: Sequence[Replicated], recorded: Sequence[dict[str, RecordedFigure]]
 ) -> Iterator[Row]:
     group = agent_group(done[0].scenario)
     if group:
-        yield Row("task time per agent", f"{group}task_s.mean", seconds)
+        yield Row(task_title(done[0], group), f"{group}task_s.mean", seconds)
         for title, metric in PARTS.items():
             yield Row(f"  {title}", f"{group}{metric}.mean", seconds)
     found: dict[str, Row] = {}
@@ -135,7 +144,7 @@ def _change(done: Sequence[Replicated], row: Row) -> Line:
     if len(done) != 2:
         return ()
     found = paired(row.metric, *done)
-    return (_say_change(found, done[0].mean(row.metric), is_speed=row.metric.endswith("_per_s")),)
+    return (_say_change(found, done[0].mean(row.metric), is_speed="_per_s" in row.metric),)
 
 
 def _say_change(found: Difference, base: float, *, is_speed: bool) -> str:
@@ -149,29 +158,6 @@ def _say_change(found: Difference, base: float, *, is_speed: bool) -> str:
     else:
         text, edges = change(found.ratio - 1), f"{100 * low:+.0f} to {100 * high:+.0f}"
     return f"{text} ({edges})" if low < high else text
-
-
-def _figure(row: Row, figures: dict[str, RecordedFigure]) -> RecordedFigure | None:
-    return next((figures[path] for path in row.recorded if path in figures), None)
-
-
-def _recorded_line(
-    done: Sequence[Replicated], row: Row, beside: Sequence[RecordedFigure | None]
-) -> Line:
-    cells = ["" if f is None else _say_recorded(f, row.say) for f in beside]
-    if len(done) != 2:
-        return ("  recorded", *cells)
-    first, second = beside
-    ratio = ""
-    if first is not None and second is not None and first.value:
-        found = second.value / first.value
-        ratio = factor(found) if row.metric.endswith("_per_s") else change(found - 1)
-    return ("  recorded", *cells, ratio)
-
-
-def _say_recorded(figure: RecordedFigure, say: Callable[[float], str]) -> str:
-    mark = {"fitted": " (fitted)", "contradicted": " (contradicted)"}.get(figure.role, "")
-    return span(figure.low, figure.high, say) + mark
 
 
 def _ranking_lines(done: Sequence[Replicated]) -> Iterator[str]:
@@ -190,69 +176,52 @@ def _ranking_lines(done: Sequence[Replicated]) -> Iterator[str]:
         yield f"{text}; longest pause {seconds(each.mean('worst_gap_s'))}"
 
 
-def _notes(done: Sequence[Replicated]) -> Iterator[str]:
-    """Yield in what the recorded figures differ from what stands above them."""
-    notes: dict[str, None] = {}
-    for each in done:
-        figures = find_recorded(each.scenario)
-        for row in ROWS:
-            figure = _figure(row, figures)
-            if figure is not None and figure.note:
-                notes[f"{row.title}: {figure.note}"] = None
-    if notes:
-        yield f"recorded {'; '.join(notes)}"
-
-
-def _basis(done: Sequence[Replicated], outside: Sequence[Sequence[Outside]]) -> str:
+def basis_line(done: Sequence[Replicated], outside: Axes) -> str:
+    """Return what the numbers rest on."""
     base = done[0]
-    runs = f"mean of {base.count} workloads" if base.count > 1 else "one workload, so no intervals"
+    if base.is_deterministic:
+        runs = "one workload: nothing in it is random"
+    elif base.count > 1:
+        runs = f"mean of {base.count} workloads"
+    else:
+        runs = "one workload, so no intervals"
     if not base.scenario.profile.coefficients:
         return f"basis: costs as assumed in the scenario; {runs}"
-    roles = {
-        figure.role
-        for each in done
-        for row in ROWS
-        if (figure := _figure(row, find_recorded(each.scenario))) is not None
-    }
+    roles = set()
+    for each in done:
+        figures = find_recorded(each.scenario)
+        found = [figure_of(row, figures) for row in rows_of(each, figures)]
+        roles |= {figure.role for figure in found if figure is not None}
     basis = "predicted"
     if "fitted" in roles:
         basis += ", but for what the profile was fitted to"
-    where = "outside the measured range" if any(outside) else "inside the measured range"
+    where = f"{MARK} = outside the measured range" if any(outside) else "inside the measured range"
     return f"basis: {basis}; profile {base.scenario.profile.name}, {where}; {runs}"
 
 
-def _next_command(done: Sequence[Replicated]) -> str:
-    name, group = scenario_name(done[0].scenario), agent_group(done[0].scenario)
-    if group and all_equal(done):
-        clients = done[0].scenario.clients
-        count = next((c.count for c in clients if isinstance(c, AgentsClient)), None)
-        if count is not None:
-            key = f"--set {group}count={count + 2}"
-            return " ".join(["moesim compare", name, key, *_varied(done)])
+def _next_command(
+    done: Sequence[Replicated], settings: Sequence[Setting], invocation: Invocation
+) -> str:
+    if len(done) > 1 and all_equal(done):
+        more = more_agents(done[0], invocation)
+        if more is not None:
+            return more.command("compare", *_varied(settings))
     best = ranking(done, objective(done[0].scenario))[0]
-    chosen = next(each for each in done if each.name == best)
-    words = ["moesim run", name]
-    if chosen.scenario.policy.kind != done[0].scenario.policy.kind:
-        words.append(f"--policy {chosen.scenario.policy.kind}")
-    words += [f"--set {text}" for text in chosen.scenario.overrides]
-    has_pause = not math.isnan(chosen.mean("worst_gap_s"))
-    return " ".join([*words, f"--explain {'worst_gap_s' if has_pause else 'ttft_s'}"])
+    chosen = next(at for at, each in enumerate(done) if each.name == best)
+    setting = settings[chosen]
+    metric = "ttft_s" if math.isnan(done[chosen].mean("worst_gap_s")) else "worst_gap_s"
+    changed = invocation.with_changes(setting.overrides, setting.policy)
+    return changed.command("run", "--explain", metric)
 
 
-def _varied(done: Sequence[Replicated]) -> Iterator[str]:
+def _varied(settings: Sequence[Setting]) -> Iterator[str]:
     """Yield the options that made the settings differ."""
-    kinds = dict.fromkeys(each.scenario.policy.kind for each in done)
-    if len(kinds) > 1:
-        yield from (f"--policy {kind}" for kind in kinds)
-    common = set.intersection(*[set(each.scenario.overrides) for each in done])
-    values: dict[str, list[str]] = {}
-    for each in done:
-        for text in each.scenario.overrides:
+    for kind in dict.fromkeys(each.policy for each in settings):
+        yield from [] if kind is None else ["--policy", kind]
+    values: dict[str, dict[str, None]] = {}
+    for each in settings:
+        for text in each.overrides:
             key, _, value = text.partition("=")
-            if text not in common and value not in values.setdefault(key, []):
-                values[key].append(value)
-    yield from (f"--with {key}={','.join(found)}" for key, found in values.items())
-
-
-def _head(text: str) -> str:
-    return text.partition(":")[0]
+            values.setdefault(key, {})[value] = None
+    for key, found in values.items():
+        yield from ("--with", f"{key}={','.join(found)}")

@@ -7,22 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sim.cli.invocation import Invocation
 from sim.cli.options import (
+    INTERRUPTED,
     Replications,
     canonical_command,
     check_output,
     json_option,
-    load,
+    say_of_replications,
     warn,
     workload_options,
     write_json,
 )
 
 if TYPE_CHECKING:
-    from sim.experiment import Replicated
+    from sim.headroom import Headroom
+    from sim.levers import Search
     from sim.recorded import RecordedFigure
+    from sim.replicated import Replicated
+    from sim.results import Results
     from sim.scenario import Scenario
     from sim.validity import Outside
+    from sim.variants import Variant
 
 
 @click.command()
@@ -50,6 +56,13 @@ if TYPE_CHECKING:
     metavar="METRIC",
     help="Say what a metric means and where its value comes from.",
 )
+@click.option(
+    "--variant",
+    "variant_texts",
+    multiple=True,
+    metavar="METRIC=NAME",
+    help="Also by another definition: submit, executor, all, sampled. Repeatable.",
+)
 @click.option("--step-by-step", is_flag=True, help="Fast-forward off; the same results.")
 @click.option("--check", is_flag=True, help="Only validate the scenario.")
 def run(
@@ -63,46 +76,40 @@ def run(
     out_path: Path | None,
     full: bool,
     explained: str | None,
+    variant_texts: tuple[str, ...],
     step_by_step: bool,
     check: bool,
-) -> None:
+) -> int:
     r"""Simulate SCENARIO: the name of a shipped one, or a TOML file.
 
     \b
     Example:
       moesim run three-agents
       moesim run three-agents --set policy.mixed_quantum_tokens=2048 --explain worst_gap_s
+      moesim run three-agents --variant prefill_tokens_per_s=submit
       moesim run my.toml --replications auto --json result.json
     """
     check_output(json_path, "--json")
     check_output(out_path, "--out")
-    scenario = load(scenario_name, overrides, policy, profile)
+    invocation = Invocation(scenario_name, overrides, policy, profile, seed)
+    scenario = invocation.load()
     if explained is not None:
         from sim.explain import find_metrics
 
         find_metrics(explained)
+    chosen = _variants(variant_texts, scenario)
     if check:
         warn(*scenario.notes)
         _say_checked(scenario_name, scenario)
-        return
-    from sim.cli.progress import progress_of
-    from sim.cli.screen import variants
-    from sim.experiment import replicate
+        return 0
     from sim.manifest import make_manifest
     from sim.recorded import find_recorded
     from sim.validity import outside_range
 
-    with progress_of(replications, 1) as step:
-        done = replicate(
-            scenario,
-            replications,  # type: ignore[arg-type]
-            seed,
-            progress=step,
-            fast_forward=not step_by_step,
-            variants=variants,
-        )
+    done = _simulate(scenario, invocation, replications, chosen, fast_forward=not step_by_step)
     options: list[tuple[str, object]] = [("--policy", policy), ("--profile", profile)]
     options += [("--set", text) for text in overrides]
+    options += [("--variant", text) for text in variant_texts]
     options += [("--seed", seed), ("--replications", None if replications == 1 else replications)]
     done.first.manifest = make_manifest(
         scenario,
@@ -113,51 +120,87 @@ def run(
     outside = outside_range(done.first, scenario.profile)
     recorded = find_recorded(scenario)
     warn(*scenario.notes, *_cautions(done, outside))
+    say_of_replications(done, replications)
     if out_path is not None:
         from sim.result_files import write_parquet
 
         write_parquet(done.first, out_path)
     if json_path is not None:
-        write_json(json_path, _document(done, outside, recorded))
+        write_json(json_path, _document(done, outside, recorded, chosen))
     if json_path == "-":
-        return
+        return INTERRUPTED if done.is_interrupted else 0
+    from sim.cli.screen import run_screen
+    from sim.cli.terminal import show
 
-    def changed(text: str) -> Scenario:
-        return load(scenario_name, (*overrides, text), policy, profile)
+    search, headroom = _tried(done, invocation)
+    show(*run_screen(done, recorded, outside, search, headroom, invocation))
+    if chosen:
+        from sim.cli.every import variant_table
 
-    _show_screen(done, outside, recorded, changed)
+        show("", variant_table(done, chosen))
     if full:
         from sim.cli.every import every_metric
-        from sim.cli.terminal import show
 
         show("", every_metric(done))
     if explained is not None:
-        from sim.cli.terminal import show
         from sim.explain import explain
 
         show("", *explain(explained, done))
+    return 0 if search is not None else INTERRUPTED
 
 
-def _show_screen(
-    done: Replicated,
-    outside: list[Outside],
-    recorded: dict[str, RecordedFigure],
-    changed: Any,
-) -> None:
-    from sim.cli.screen import objective, run_screen
-    from sim.cli.terminal import show
+def _variants(texts: tuple[str, ...], scenario: Scenario) -> list[Variant]:
+    if not texts:
+        return []
+    from sim.variants import parse_variant
+
+    names = [client.name for client in scenario.clients]
+    return [parse_variant(text, names) for text in dict.fromkeys(texts)]
+
+
+def _simulate(
+    scenario: Scenario,
+    invocation: Invocation,
+    replications: int | str,
+    chosen: list[Variant],
+    *,
+    fast_forward: bool,
+) -> Replicated:
+    from sim.cli.progress import progress_of
+    from sim.cli.rows import variants
+    from sim.experiment import replicate
+
+    def further(results: Results) -> dict[str, float]:
+        return {**variants(results), **{each.path: each.value(results) for each in chosen}}
+
+    with progress_of(replications, 1) as step:
+        return replicate(
+            scenario,
+            replications,  # type: ignore[arg-type]
+            invocation.seed,
+            progress=step,
+            fast_forward=fast_forward,
+            variants=further,
+            record_all=any(each.needs_works for each in chosen),
+        )
+
+
+def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Headroom | None]:
+    """Return what other settings and loads would do; None after Ctrl-C: the run itself is kept."""
+    from sim.cli.rows import objective
+    from sim.headroom import find_headroom
     from sim.levers import find_lever
 
+    if done.is_interrupted:
+        return None, None
+    scenario, load = done.scenario, invocation.load
     first = {path: float(values[0]) for path, values in done.values.items()}
-    search = find_lever(done.scenario, changed, objective(done.scenario), first, done.seed)
-    show(*run_screen(done, recorded, basis_of(done.scenario, outside), search))
-
-
-def basis_of(scenario: Scenario, outside: list[Outside]) -> str:
-    """Return where a run was: inside or outside the measured range; empty if nothing was fitted."""
-    if not scenario.profile.coefficients:
-        return ""
-    return "outside" if outside else "inside"
+    try:
+        search = find_lever(scenario, load, objective(scenario), first, done.seed)
+        return search, find_headroom(scenario, load, done.first, done.seed)
+    except KeyboardInterrupt:
+        click.echo("interrupted: other settings were not tried", err=True)
+        return None, None
 
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
@@ -176,7 +219,10 @@ def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
 
 
 def _document(
-    done: Replicated, outside: list[Outside], recorded: dict[str, RecordedFigure]
+    done: Replicated,
+    outside: list[Outside],
+    recorded: dict[str, RecordedFigure],
+    chosen: list[Variant],
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -188,7 +234,10 @@ def _document(
         "values": dict(done.values),
         "outside_range": [asdict(axis) for axis in outside],
         "recorded": [asdict(figure) for figure in recorded.values()],
+        "variants": {each.path: done.mean(each.path) for each in chosen},
         "notes": list(done.scenario.notes),
+        "is_deterministic": done.is_deterministic,
+        "is_interrupted": done.is_interrupted,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from io import StringIO
@@ -15,6 +16,12 @@ from rich.text import Text
 PLAIN_COLUMNS = 110
 """Width when stdout is no terminal: wide enough that no shipped table is cut."""
 _ASCII = str.maketrans({"\u00b1": "+-", "\u2013": "-", "\u2014": "-", "\u2026": "..."})
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def unstyled(line: str) -> str:
+    """Return what a reader sees of a line: without the codes of colours."""
+    return _STYLE.sub("", line)
 
 
 def make_table(heads: Sequence[str], align: Sequence[Literal["left", "right"]] = ()) -> Table:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.cli.screen import objective, objective_name
+from sim.cli.rows import objective, objective_name
 from sim.cli.wording import change, seconds
-from sim.experiment import Replicated, paired, ranking
+from sim.experiment import paired, ranking
+from sim.replicated import Replicated
 
 SAME_PAUSE = 0.05
 

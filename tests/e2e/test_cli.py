@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,13 +105,6 @@ def test_the_first_screen_has_at_most_twelve_lines_and_says_what_to_do(name: str
     assert all(line.startswith("warning: ") for line in done.stderr.splitlines())
 
 
-def test_the_command_that_comes_next_works() -> None:
-    for name in ("cold-probe", "one-agent"):
-        following = moesim("run", name).stdout.splitlines()[-1].removeprefix("next: moesim ")
-        words = following.partition("  (")[0].split()
-        assert moesim(*words).exit_code == 0
-
-
 def test_one_agent_gains_nothing_and_three_gain_from_the_quantum() -> None:
     assert "no setting of ds4" in moesim("run", "one-agent").stdout.splitlines()[0]
     first = moesim("run", "three-agents").stdout.splitlines()[0]
@@ -122,6 +116,142 @@ def test_a_thin_percentile_is_marked() -> None:
     assert "(n=60!)" in moesim("run", "three-agents").stdout
 
 
+def test_an_open_loop_says_what_is_offered_served_and_could_be() -> None:
+    first = moesim("run", "open-loop").stdout.splitlines()[0]
+    found = re.search(r"([\d.]+) requests/s offered and ([\d.]+) served", first)
+    assert found
+    assert float(found[1]) == pytest.approx(2, rel=0.05)
+    assert float(found[2]) == pytest.approx(2, rel=0.05)
+    limit = re.search(r"no growing backlog up to about ([\d.]+) requests/s", first)
+    assert limit
+    # 46.5 decode rows fill the rest of 512 tokens: 465.5 / 2000 requests in 0.0459 s.
+    assert float(limit[1]) == pytest.approx(5.07, rel=0.05)
+    assert "would fill" not in first
+
+
+def test_an_overloaded_loop_says_so() -> None:
+    options = ["--set", "clients.arrivals.rate_per_s=9", "--set", "clients.arrivals.request_count"]
+    first = moesim("run", "open-loop", *options[:-1], f"{options[-1]}=600").stdout.splitlines()[0]
+    assert "the backlog grows" in first
+
+
+def test_recorded_figures_stand_with_the_gap() -> None:
+    assert re.search(r"448 s \(sim -2\d %\)", moesim("run", "three-prefills").stdout)
+    text = moesim("run", "three-agents").stdout
+    assert re.search(r"decode, all tokens .* 21\.6 \(sim [-+]\d+ %\)", text)
+    options = ["--with", f"{QUANTUM}=128,2048"]
+    text = moesim("compare", "long-context-probe", *options).stdout
+    assert re.search(r"x1\.\d\d simulated, x1\.66 recorded: [-+][\d.]+ %", text)
+
+
+def test_nothing_is_divided_by_what_was_measured_otherwise() -> None:
+    assert "32-37 % (15 s bins)" in moesim("run", "three-agents").stdout
+    options = ["--with", f"{QUANTUM}=128,2048", "--replications", "2"]
+    lines = moesim("compare", "three-agents", *options).stdout.splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("overlap of the two"))
+    assert lines[at + 1].split() == ["recorded,", "15", "s", "bins", "32-37", "%", "20-27", "%"]
+    assert not lines[at + 2].startswith("  sim against it")
+    assert any("no definition here matches" in line for line in lines)
+    decode = next(index for index, line in enumerate(lines) if line.startswith("decode, all"))
+    assert lines[decode + 1].split()[:3] == ["recorded", "21.6", "tok/s"]
+
+
+def test_a_value_between_two_stands_beside_their_log_interpolation() -> None:
+    line = r"prefill speed.* 1536 (-[\d.]+) % \(recorded -7\.0 to -8\.0 %\)"
+    for name in ("cold-probe", "fragmentation"):
+        text = moesim("compare", name, "--with", f"{QUANTUM}=2048,1024,1536").stdout
+        assert re.search(line, text), text
+    text = moesim("compare", "cold-probe", "--with", f"{QUANTUM}=512,1536,2048").stdout
+    assert "log interpolation" in text
+    assert "recorded -7.0" not in text, "recorded between other neighbours"
+    text = moesim("compare", "cold-probe", "--with", f"{QUANTUM}=1024,2048").stdout
+    assert "log interpolation" not in text
+
+
+def test_variants_are_computed_on_demand() -> None:
+    options = ["--variant", "prefill_tokens_per_s=submit", "--variant", "overlap=sampled"]
+    options += ["--variant", "clients.agents.prefill_tokens_per_s=executor"]
+    document = _json("run", "three-agents", *options, "--json", "-")
+    submit = document["variants"]["prefill_tokens_per_s.submit"]
+    executor = document["variants"]["clients.agents.prefill_tokens_per_s.executor"]
+    assert submit < document["summary"]["prefill_tokens_per_s"] < executor
+    assert document["manifest"]["command"] == f"moesim run three-agents {' '.join(options)}"
+    text = moesim("run", "three-agents", *options, "--replications", "2").stdout
+    assert re.search(r"overlap +sampled +0\.9\d+ ± ", text)
+    assert "variants" not in _json("run", SMALL, "--json", "-")["summary"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("overlap", "METRIC=NAME"),
+        ("overlop=sampled", "overlap"),
+        ("overlap=submit", "it has: sampled"),
+        ("worst_gap_s=submit", "these have: prefill_union_s"),
+        ("clients.nobody.overlap=sampled", "known: probe"),
+    ],
+)
+def test_unknown_variants_are_refused(text: str, named: str) -> None:
+    message = refused("run", SMALL, "--variant", text)
+    assert message.startswith(f"error: --variant {text}")
+    assert named in message
+
+
+def test_each_of_a_few_agents_is_listed() -> None:
+    text = moesim("run", "three-agents").stdout
+    agents = _json("run", "three-agents", "--json", "-")["summary"]["clients"]["agents"]
+    each = "; ".join(f"{one['task_s']:,.0f}" for one in agents["agents"].values())
+    line = next(line for line in text.splitlines() if line.startswith("task time, mean of 3"))
+    assert f"({each})" in line
+    assert f"{agents['task_s']['mean']:,.0f} s" in line
+    assert "task time of the agent" in moesim("run", "one-agent").stdout
+    many = moesim("run", "three-agents", "--set", "clients.agents.count=6").stdout
+    assert ";" not in many.splitlines()[2]
+
+
+def test_where_nothing_is_random_one_workload_is_enough() -> None:
+    done = moesim("run", "cold-probe", "--replications", "5")
+    assert "one workload: nothing in it is random" in done.stderr
+    assert "±" not in done.stdout
+    text = moesim("compare", "cold-probe", "--with", f"{QUANTUM}=128,2048").stdout
+    assert "one workload: nothing in it is random" in text
+    assert "mean of" not in text
+    assert (
+        "mean of 3 workloads"
+        in moesim(
+            "compare", "one-agent", "--with", f"{QUANTUM}=128,2048", "--replications", "3"
+        ).stdout
+    )
+
+
+def test_full_has_no_units_of_counts_and_no_distribution_of_nothing() -> None:
+    lines = moesim("run", "long-context-probe", "--full").stdout.splitlines()
+    paths = {line.split()[0]: line.split() for line in lines if line}
+    assert paths["ttft_s.count"] == ["ttft_s.count", "1"]
+    assert paths["ttft_s.mean"][-1] == "s"
+    assert "clients.streams.ttft_s.mean" not in paths
+    assert "clients.streams.ttft_s.count" not in paths
+
+
+def test_explain_names_the_inputs_of_that_metric() -> None:
+    for metric, inputs in (("makespan_s", "submit_s"), ("work_count", "executor")):
+        lines = moesim("run", SMALL, "--explain", metric).stdout.splitlines()
+        assert inputs in next(line for line in lines if line.startswith("from: "))
+    text = moesim("run", "one-agent", "--replications", "2", "--explain", "worst_gap_s").stdout
+    assert "in the first workload" in text
+
+
+def test_numbers_outside_the_measured_range_are_marked_one_by_one() -> None:
+    text = moesim("run", "one-agent").stdout
+    assert re.search(r"prefill speed, union .* predicted$", text, re.MULTILINE)
+    assert re.search(r"decode speed, union .* predicted\*$", text, re.MULTILINE)
+    options = ["--with", f"{QUANTUM}=128,2048"]
+    text = moesim("compare", "long-context-probe", *options).stdout
+    assert re.search(r"^prefill speed, union +\*\d+ tok/s +\*\d+ tok/s", text, re.MULTILINE)
+    assert re.search(r"^decode speed, union +[\d.]+ tok/s +[\d.]+ tok/s", text, re.MULTILINE)
+    assert "* = outside the measured range" in text
+
+
 def test_assumed_costs_are_called_assumed(tmp_path: Path) -> None:
     done = moesim("run", str(_tiny(tmp_path)))
     assert "as assumed" in done.stdout
@@ -131,8 +261,10 @@ def test_assumed_costs_are_called_assumed(tmp_path: Path) -> None:
 def test_several_runs_show_the_interval_of_the_mean_beside_the_spread() -> None:
     lines = moesim("run", "one-agent", "--replications", "3").stdout.splitlines()
     assert len(lines) <= 12
-    head = lines[1]
-    assert head.split() == ["mean", "of", "runs", "95", "%", "single", "runs", "basis", "recorded"]
+    heads = re.split(" {2,}", lines[1].removeprefix("* = outside range"))
+    assert heads == ["", "mean ± 95 %", "single runs", "basis", "recorded"]
+    assert " ± " in lines[4]
+    assert "in the first workload" in moesim("run", "three-agents", "--replications", "3").stdout
 
 
 def test_full_explain_and_check() -> None:
@@ -206,7 +338,9 @@ def test_the_comparison_says_what_the_quantum_costs_and_buys() -> None:
         "first token",
     ):
         assert part in text
-    assert "x2.20 recorded: this plain model falls short of the recorded ratio" in text
+    assert "x2.20 recorded: -" in text
+    assert "this plain model falls short of the recorded ratio" in text
+    assert "task time, mean of 3 agents" in text
     assert "124 tok/s" in text
     assert "273 tok/s" in text
     assert text.splitlines()[-1].startswith("next: moesim run three-agents --set")
@@ -380,7 +514,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_was_finished_and_nothing_half_written(tmp_path: Path) -> None:
     running = subprocess.Popen(
         [sys.executable, "-m", "moesim", "run", "three-agents", "--replications", "100000"]
         + ["--json", str(tmp_path / "a.json"), "--out", str(tmp_path / "frames")],
@@ -394,10 +528,37 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     stdout, stderr = running.communicate(timeout=30)
     assert running.returncode == 130, stderr
-    assert b"interrupted" in stderr
+    assert b"interrupted: what follows rests on" in stderr
     assert b"Traceback" not in stderr
-    assert stdout == b""
-    assert not list(tmp_path.iterdir())
+    assert len(stdout.splitlines()) <= 12
+    assert b"mean \xc2\xb1 95 %" in stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "frames"]
+    document = json.loads((tmp_path / "a.json").read_text())
+    assert document["is_interrupted"]
+    count = document["manifest"]["replications"]
+    assert 2 <= count < 100_000
+    assert {len(values) for values in document["values"].values()} == {count}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_keeps_the_workloads_that_every_setting_has_finished(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "moesim", "compare", "three-agents", "--replications", "100000"]
+        + ["--with", f"{QUANTUM}=128,2048", "--json", str(path)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    time.sleep(4)
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130, stderr
+    assert b"2048 against 128" in stdout
+    settings = json.loads(path.read_text())["settings"]
+    counts = [len(each["values"]["makespan_s"]) for each in settings]
+    assert counts[0] == counts[1] >= 2
 
 
 # -- helpers ------------------------------------------------------------------------------------

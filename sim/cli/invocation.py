@@ -1,0 +1,74 @@
+"""What the user typed, so that the command that comes next asks about the same thing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sim.cli.options import load
+
+if TYPE_CHECKING:
+    from sim.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """Scenario and options of a command, as typed.
+
+    Parameters
+    ----------
+    scenario
+        Name or path.
+    overrides
+        Values of ``--set``.
+    policy, profile, seed
+        None when not given.
+    """
+
+    scenario: str
+    overrides: tuple[str, ...] = ()
+    policy: str | None = None
+    profile: str | None = None
+    seed: int | None = None
+
+    def with_changes(self, overrides: Sequence[str] = (), policy: str | None = None) -> Invocation:
+        """Return it with further values of ``--set``, each instead of one for the same key."""
+        keys = {_key(text) for text in overrides}
+        kept = [text for text in self.overrides if _key(text) not in keys]
+        return replace(
+            self, overrides=(*kept, *overrides), policy=self.policy if policy is None else policy
+        )
+
+    def without(self, *keys: str) -> Invocation:
+        """Return it without the values of ``--set`` for some keys."""
+        return replace(
+            self, overrides=tuple(text for text in self.overrides if _key(text) not in keys)
+        )
+
+    def load(self, *texts: str) -> Scenario:
+        """Return the scenario, with further ``KEY=VALUE``."""
+        return load(self.scenario, (*self.overrides, *texts), self.policy, self.profile)
+
+    def command(self, name: str, *words: str) -> str:
+        """Return a command line that a shell takes as it stands.
+
+        Parameters
+        ----------
+        name
+            Of the command.
+        words
+            Its further options.
+        """
+        line = ["moesim", name, self.scenario]
+        for option, value in (("--policy", self.policy), ("--profile", self.profile)):
+            line += [] if value is None else [option, value]
+        for text in self.overrides:
+            line += ["--set", text]
+        line += [] if self.seed is None else ["--seed", str(self.seed)]
+        return shlex.join([*line, *words])
+
+
+def _key(text: str) -> str:
+    return text.partition("=")[0].strip()

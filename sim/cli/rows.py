@@ -1,0 +1,142 @@
+"""The lines of a table of results: what is shown of a run, how it is written, what was recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sim.cli.wording import number, percent, rate, seconds
+from sim.metric_table import METRIC_BY_NAME
+from sim.recorded import RecordedFigure
+from sim.replicated import Replicated
+from sim.results import Results
+from sim.scenario import AgentsClient, ReplayClient, Scenario
+from sim.variants import Variant
+
+PARTS = {
+    "prefill": "own_prefill_s",
+    "decode": "own_decode_s",
+    "waiting": "waiting_s",
+    "tools": "tool_s",
+}
+"""Where the task time of an agent goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    Parameters
+    ----------
+    title, metric
+        What is shown.
+    say
+        Writes a value.
+    recorded
+        Paths of recorded figures to stand beside, best first.
+    tail
+        Percentile to show beside the mean of a distribution.
+    unlike
+        How the recorded figures were measured if not like ours; then nothing is divided by them.
+    """
+
+    title: str
+    metric: str
+    say: Callable[[float], str]
+    recorded: tuple[str, ...] = ()
+    tail: str = ""
+    unlike: str = ""
+
+
+_DECODE_ALL = Variant("decode_tokens_per_s", "all")
+ROWS = (
+    Row("request time", "e2e_s.mean", seconds, tail="p90"),
+    Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90"),
+    Row("prefill speed, union", "prefill_tokens_per_s", rate, ("prefill_tokens_per_s",)),
+    Row("decode speed, union", "decode_tokens_per_s", rate, ("decode_tokens_per_s",)),
+    Row("overlap of the two", "overlap", percent, ("overlap",), unlike="15 s bins"),
+    Row("longest pause", "worst_gap_s", seconds),
+    Row("executor busy", "utilisation", percent),
+)
+INSTEAD = {
+    "decode_tokens_per_s": Row("decode, all tokens", _DECODE_ALL.path, rate, (_DECODE_ALL.path,)),
+}
+"""Rows by another definition, shown where that one was recorded."""
+UNLIKE = (
+    "overlap of the two: recorded as a share of 15 s bins by an instrument that no definition here "
+    "matches (not --variant overlap=sampled either), so no gap"
+)
+
+
+def variants(results: Results) -> dict[str, float]:
+    """Return the variants of metrics that recorded figures are given in."""
+    return {_DECODE_ALL.path: _DECODE_ALL.value(results)}
+
+
+def agent_group(scenario: Scenario) -> str | None:
+    """Return the path prefix of the only closed loop of a scenario, None if it has none or many."""
+    names = [client.name for client in scenario.clients if _is_loop(client)]
+    return f"clients.{names[0]}." if len(names) == 1 else None
+
+
+def objective(scenario: Scenario) -> str:
+    """Return the metric that a user of this scenario wants small."""
+    group = agent_group(scenario)
+    return f"{group}task_s.mean" if group else "e2e_s.mean"
+
+
+def objective_name(scenario: Scenario) -> str:
+    """Return the objective in words."""
+    return "task time" if agent_group(scenario) else "request time"
+
+
+def task_title(run: Replicated, group: str) -> str:
+    """Return what the task time is a mean of."""
+    count = run.mean(f"{group}task_s.count")
+    return "task time of the agent" if count == 1 else f"task time, mean of {count:,.0f} agents"
+
+
+def spent(run: Replicated, group: str) -> dict[str, float]:
+    """Return the shares of the task time of an agent."""
+    task = run.mean(f"{group}task_s.mean")
+    return {name: run.mean(f"{group}{path}.mean") / task for name, path in PARTS.items()}
+
+
+def figure_of(row: Row, figures: Mapping[str, RecordedFigure]) -> RecordedFigure | None:
+    """Return the recorded figure that stands beside a row."""
+    return next((figures[path] for path in row.recorded if path in figures), None)
+
+
+def rows_of(run: Replicated, recorded: Mapping[str, RecordedFigure]) -> Iterator[Row]:
+    """Yield the rows that have a value, and after them what else was recorded of the scenario."""
+    group, shown = agent_group(run.scenario), set()
+    for usual in ROWS:
+        other = INSTEAD.get(usual.metric)
+        row = other if other is not None and figure_of(other, recorded) else usual
+        shown |= set(row.recorded)
+        if math.isnan(run.mean(row.metric)) or (group and row.metric == "e2e_s.mean"):
+            continue
+        if row.metric == "e2e_s.mean" and run.mean(row.metric) == run.mean("ttft_s.mean"):
+            continue  # answers of one token
+        yield row
+    for path in recorded:
+        if path in run.values and path not in shown and not math.isnan(run.mean(path)):
+            yield _recorded_row(path)
+
+
+def _recorded_row(path: str) -> Row:
+    *place, name = path.removeprefix("clients.").split(".")
+    metric = METRIC_BY_NAME.get(name)
+    unit = metric.unit if metric is not None else ""
+    says: dict[str, Callable[[float], str]] = {"s": seconds, "tokens/s": rate}
+    say = says.get(unit, percent if name.endswith("occupancy") else number)
+    title = name.removesuffix("_s").removesuffix("_tokens_per").replace("_", " ")
+    title = f"{title} speed" if unit == "tokens/s" else title
+    return Row(" ".join([*place, title]), path, say, (path,))
+
+
+def _is_loop(client: object) -> bool:
+    if isinstance(client, ReplayClient):
+        return client.mode == "closed"
+    return isinstance(client, AgentsClient)

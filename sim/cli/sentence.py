@@ -1,0 +1,138 @@
+"""The sentence that opens the screen of ``moesim run``, and the command that closes it."""
+
+from __future__ import annotations
+
+import math
+
+from sim.cli.invocation import Invocation
+from sim.cli.rows import agent_group, objective_name, spent
+from sim.cli.wording import change, number, percent, seconds
+from sim.errors import InputError
+from sim.headroom import Headroom
+from sim.levers import MOST_REQUESTS, Search
+from sim.replicated import Replicated
+from sim.scenario import AgentsClient
+
+LITTLE = 0.05
+MORE_AGENTS = 2
+
+
+def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) -> str:
+    """Return what to do, and what it costs and buys.
+
+    Parameters
+    ----------
+    run
+        What was simulated.
+    search
+        What changing one setting would do; None when that was interrupted.
+    headroom
+        Of an open loop.
+    """
+    scenario, group = run.scenario, agent_group(run.scenario)
+    if group:
+        parts = spent(run, group)
+        opening = f"Agents wait {percent(parts['waiting'])} of their task time"
+    else:
+        opening = f"A request takes {seconds(run.mean('e2e_s.mean'))}"
+        if headroom is not None:
+            opening += _load(headroom, run)
+    best = search.best if search is not None else None
+    if best is None:
+        if search is None or not search.tried_count:
+            return f"{opening}."
+        if group:
+            most = max(parts, key=lambda name: parts[name])
+            opening += f", most of it goes to {most} ({percent(parts[most])})"
+        return f"{opening}: no setting of {scenario.policy.kind} that was tried gains 2 % or more."
+    pause, now = best.pause_s, best.pause_before_s
+    text = f"{opening}; {'in the first workload ' if run.count > 1 else ''}"
+    text += f"{best.key}={best.value} cuts {objective_name(scenario)} by {percent(best.gain)}"
+    if math.isnan(pause) or math.isnan(now):
+        return f"{text}."
+    if abs(pause / now - 1) < LITTLE:
+        return f"{text} and leaves the longest pause at {seconds(now)}."
+    verb = "lengthens" if pause > now else "shortens"
+    return f"{text} and {verb} the longest pause from {seconds(now)} to {seconds(pause)}."
+
+
+def lever_line(run: Replicated, search: Search | None) -> str:
+    """Return the biggest lever among what was tried."""
+    if search is None:
+        return "biggest lever: not tried (interrupted)"
+    if not search.tried_count:
+        count = run.mean("request_count")
+        if count > MOST_REQUESTS:
+            why = f"{number(count)} requests are too many to repeat unasked"
+        else:
+            why = f"{run.scenario.policy.kind} has no number to change here"
+        return f"biggest lever: not tried ({why})"
+    where = "the first" if run.count > 1 else "the same"
+    if search.best is None:
+        return f"biggest lever: none of {search.tried_count} settings tried on {where} workload"
+    best = search.best
+    gain = f"{objective_name(run.scenario)} {change(-best.gain)}"
+    gain += " in the first workload" if run.count > 1 else ""
+    return f"biggest lever of {search.tried_count}: {best.key}={best.value} ({gain})"
+
+
+def next_command(run: Replicated, search: Search | None, invocation: Invocation) -> str:
+    """Return a command that answers the next question about the same thing.
+
+    Parameters
+    ----------
+    run, search
+        What was simulated and tried.
+    invocation
+        What was typed.
+    """
+    settings = run.scenario.policy.settings()
+    key, value = None, 0
+    if search is not None and search.best is not None:
+        key, value = search.best.key, search.best.value
+    elif search is None or not search.tried_count:
+        for short, now in settings.items():
+            if type(now) is int and now > 0 and _can_be(invocation, f"policy.{short}={4 * now}"):
+                key, value = f"policy.{short}", 4 * now
+                break
+    elif more := more_agents(run, invocation):
+        return f"{more.command('run')}  # with more agents?"
+    if key is None:
+        return invocation.command("run", "--explain", "ttft_s")
+    table, _, short = key.partition(".")
+    current = settings[short] if table == "policy" else getattr(run.scenario.engine, short)
+    words = ["--with", f"{key}={current},{value}"]
+    if run.mean("request_count") > MOST_REQUESTS:
+        words += ["--replications", "2"]  # ten of a large run take a while
+    return invocation.without(key).command("compare", *words)
+
+
+def more_agents(run: Replicated, invocation: Invocation) -> Invocation | None:
+    """Return the invocation with two agents more; None where agents are not counted."""
+    group = agent_group(run.scenario)
+    count = next((c.count for c in run.scenario.clients if isinstance(c, AgentsClient)), None)
+    if group is None or count is None:
+        return None
+    changed = f"{group}count={count + MORE_AGENTS}"
+    return invocation.with_changes([changed]) if _can_be(invocation, changed) else None
+
+
+def _load(headroom: Headroom, run: Replicated) -> str:
+    where = " in the first workload" if run.count > 1 else ""
+    offered, served = number(headroom.offered_per_s), number(headroom.served_per_s)
+    if not headroom.keeps_up:
+        return f" and the backlog grows{where}: {offered} requests/s offered, {served} served"
+    text = f", {offered} requests/s offered and {served} served{where}"
+    if headroom.limit_per_s is None:
+        return f"{text}: the backlog does not grow"
+    more = percent(headroom.limit_per_s / headroom.offered_per_s - 1)
+    limit = number(headroom.limit_per_s)
+    return f"{text}: no growing backlog up to about {limit} requests/s ({more} more load)"
+
+
+def _can_be(invocation: Invocation, text: str) -> bool:
+    try:
+        invocation.load(text)
+    except InputError:
+        return False
+    return True
