@@ -55,7 +55,7 @@ ROWS = (
     Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90"),
     Row("prefill speed, union", "prefill_tokens_per_s", rate, ("prefill_tokens_per_s",)),
     Row("decode speed, union", "decode_tokens_per_s", rate, ("decode_tokens_per_s",)),
-    Row("overlap of the two", "overlap", percent, ("overlap",), unlike="15 s bins"),
+    Row("overlap of the two", "overlap", percent, ("overlap",), unlike="buckets"),
     Row("longest pause", "worst_gap_s", seconds),
     Row("executor busy", "utilisation", percent),
 )
@@ -64,8 +64,8 @@ INSTEAD = {
 }
 """Rows by another definition, shown where that one was recorded."""
 UNLIKE = (
-    "overlap of the two: recorded as a share of 15 s bins by an instrument that no definition here "
-    "matches (not --variant overlap=sampled either), so no gap"
+    "overlap of the two: recorded as a share of 15 s buckets by an instrument that no definition "
+    "here matches (not --variant overlap=sampled either), so no gap"
 )
 
 

@@ -69,7 +69,7 @@ def _table(
     recorded: dict[str, RecordedFigure],
     outside: Sequence[Outside],
 ) -> list[str]:
-    values = ["mean ± 95 %", "single runs"]
+    values = ["mean ± 95 %", "one run"]
     heads = [_legend(run, outside), *(values if run.count > 1 else ["simulated"])]
     table = make_table([*heads, "basis", "recorded"])
     for row in rows:
@@ -97,7 +97,8 @@ def _task_lines(
     value = ", ".join(_value(run, Row("", metric, seconds)))
     head, tail = f"{group}agents.", ".task_s"
     paths = [path for path in run.values if path.startswith(head) and path.endswith(tail)]
-    if 1 < len(paths) <= FEW_AGENTS:
+    # Over several workloads agents are exchangeable: their means say nothing of any of them.
+    if 1 < len(paths) <= FEW_AGENTS and run.count == 1:
         value += f" ({'; '.join(number(run.mean(path)) for path in paths)})"
     text = f"{task_title(run, group)}  {value}"
     basis = basis_of(run.scenario, metric, None, outside)
@@ -111,7 +112,7 @@ def _value(run: Replicated, row: Row) -> tuple[str, ...]:
     if run.count > 1:
         amount, space, unit = text.partition(" ")
         spread, single = (
-            _bare(row.say, found.half_width),
+            _half_width(row.say, found.half_width),
             span(found.run_low, found.run_high, row.say),
         )
         return f"{amount} ± {spread}{space}{unit}", single.partition(" ")[0]
@@ -135,5 +136,7 @@ def _beside(run: Replicated, row: Row, figure: RecordedFigure | None) -> str:
     return f"{text} ({gap}{', contradicted' if figure.role == 'contradicted' else ''})"
 
 
-def _bare(say: Callable[[float], str], value: float) -> str:
-    return say(value).partition(" ")[0]
+def _half_width(say: Callable[[float], str], value: float) -> str:
+    """Return half of an interval in the unit of its row, with two digits: it is no surer."""
+    text = say(float(f"{value:.2g}")).partition(" ")[0]
+    return text.rstrip("0").rstrip(".") if "." in text else text

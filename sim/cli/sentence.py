@@ -71,9 +71,11 @@ def lever_line(run: Replicated, search: Search | None) -> str:
     if search.best is None:
         return f"biggest lever: none of {search.tried_count} settings tried on {where} workload"
     best = search.best
+    changed = f"{best.key}={best.value}"
+    if run.count > 1:
+        return f"biggest lever in the first workload: {changed} ({change(-best.gain)})"
     gain = f"{objective_name(run.scenario)} {change(-best.gain)}"
-    gain += " in the first workload" if run.count > 1 else ""
-    return f"biggest lever of {search.tried_count}: {best.key}={best.value} ({gain})"
+    return f"biggest lever of {search.tried_count}: {changed} ({gain})"
 
 
 def next_command(run: Replicated, search: Search | None, invocation: Invocation) -> str:

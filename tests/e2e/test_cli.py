@@ -98,6 +98,7 @@ def test_the_first_screen_has_at_most_twelve_lines_and_says_what_to_do(name: str
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert sum(max(1, math.ceil(len(line) / 80)) for line in lines) <= 12
+    assert all(len(line) <= 80 for line in lines[1:-1])
     assert lines[0].endswith(".")
     assert lines[-2].startswith("biggest lever")
     assert lines[-1].startswith("next: moesim ")
@@ -145,11 +146,11 @@ def test_recorded_figures_stand_with_the_gap() -> None:
 
 
 def test_nothing_is_divided_by_what_was_measured_otherwise() -> None:
-    assert "32-37 % (15 s bins)" in moesim("run", "three-agents").stdout
+    assert "32-37 % (buckets)" in moesim("run", "three-agents").stdout
     options = ["--with", f"{QUANTUM}=128,2048", "--replications", "2"]
     lines = moesim("compare", "three-agents", *options).stdout.splitlines()
     at = next(index for index, line in enumerate(lines) if line.startswith("overlap of the two"))
-    assert lines[at + 1].split() == ["recorded,", "15", "s", "bins", "32-37", "%", "20-27", "%"]
+    assert lines[at + 1].split() == ["recorded,", "buckets", "32-37", "%", "20-27", "%"]
     assert not lines[at + 2].startswith("  sim against it")
     assert any("no definition here matches" in line for line in lines)
     decode = next(index for index, line in enumerate(lines) if line.startswith("decode, all"))
@@ -262,9 +263,14 @@ def test_several_runs_show_the_interval_of_the_mean_beside_the_spread() -> None:
     lines = moesim("run", "one-agent", "--replications", "3").stdout.splitlines()
     assert len(lines) <= 12
     heads = re.split(" {2,}", lines[1].removeprefix("* = outside range"))
-    assert heads == ["", "mean ± 95 %", "single runs", "basis", "recorded"]
+    assert heads == ["", "mean ± 95 %", "one run", "basis", "recorded"]
     assert " ± " in lines[4]
-    assert "in the first workload" in moesim("run", "three-agents", "--replications", "3").stdout
+    lines = moesim("run", "three-agents", "--replications", "3").stdout.splitlines()
+    assert sum(math.ceil(len(line) / 80) for line in lines) <= 12
+    assert "; in the first workload " in lines[0]
+    assert lines[-2].startswith("biggest lever in the first workload: ")
+    assert any(line.startswith("overlap") for line in lines)
+    assert all(len(line) <= 80 for line in lines[1:-1])
 
 
 def test_full_explain_and_check() -> None:
