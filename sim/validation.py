@@ -13,35 +13,13 @@ from pydantic_core import ErrorDetails
 from sim.documents import Document, did_you_mean, short
 from sim.errors import Problem
 from sim.lines import Key
-
-FLAGS = {
-    "mixed_prefill_quantum": "policy.mixed_quantum_tokens",
-    "prefill_chunk": "engine.prefill_cap_tokens",
-    "batched_session": "engine.slot_count",
-    "ctx": "kv.slot_context_tokens",
-    "kv_cache_continued_interval_tokens": "kv.continued_interval_tokens",
-    "max_num_batched_tokens": "policy.step_budget_tokens",
-    "max_num_seqs": "policy.max_requests",
-    "prefill_step_size": "policy.chunk_tokens",
-    "parallel": "engine.slot_count",
-    "ubatch_size": "engine.prefill_cap_tokens",
-}
-"""Flags of engines, with underscores, and what they are called here."""
-
-FLAG_RULES = {
-    "kv_cache_continued_interval_tokens": (
-        "ds4-server rounds the flag up to a multiple of 2048: 10000 is 10240 here"
-    ),
-}
-"""What an engine makes of the number behind its flag."""
+from sim.policies import flag_tables
 
 LATER: dict[Key, str] = {
     ("streaming",): "experts outside memory are not modelled yet",
     ("replicas",): "several engines are not modelled yet",
-    ("kv", "cold_max_tokens"): "checkpoints on disk are not modelled yet",
-    ("kv", "disk_budget_bytes"): "checkpoints on disk are not modelled yet",
 }
-"""Keys of later versions."""
+"""Tables of later versions."""
 
 _BARE = re.compile(r"[\w-]+")
 
@@ -224,10 +202,8 @@ def _unknown(key: Key, known: list[str]) -> str:
         return LATER[key]
     name = str(key[-1])
     plain = name.lower().strip("-").replace("-", "_")
-    if plain in FLAGS:
-        flag, rule = plain.replace("_", "-"), FLAG_RULES.get(plain, "")
-        said = f"unknown key; in moesim: {FLAGS[plain]} (the flag --{flag}). Did you mean that?"
-        return f"{said} {rule}".rstrip()
+    if said := _flag_behind(show(key), plain):
+        return said
     for ending, (unit, advice) in _UNITS.items():
         right = plain.removesuffix(ending) + unit
         if plain.endswith(ending) and right in known:
@@ -237,6 +213,22 @@ def _unknown(key: Key, known: list[str]) -> str:
         return f"unknown key. Did you mean {longer[0]}?"
     hint = did_you_mean(plain, known)
     return f"unknown key{hint}" if hint else f"unknown key; known here: {', '.join(known)}"
+
+
+def _flag_behind(key: str, plain: str) -> str:
+    """Say which flag of an engine a key stands for, or is named after; empty for neither."""
+    for table in flag_tables():
+        for flag in table.flags:
+            spellings = {name.lower().strip("-").replace("-", "_") for name in flag.names}
+            if not flag.key or (key != flag.key and plain not in spellings):
+                continue
+            if flag.ignored:
+                return flag.ignored
+            name = f"the {'variable' if flag.is_variable else 'flag'} {flag.name}"
+            said = f"unknown key; in moesim: {flag.key} ({name}). Did you mean that?"
+            rules = flag.rules(table.program)
+            return f"{said} ({rules})" if rules else said
+    return ""
 
 
 def _fields_at(model: Any, loc: Iterable[str | int]) -> list[str]:

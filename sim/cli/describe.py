@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from typing import Any
 
-from sim.policies import find_policy
+from sim.policies import find_policy, flag_table
 from sim.profiles import Profile
 
 
@@ -34,11 +34,40 @@ def describe_policy(kind: str) -> dict[str, Any]:
     for field in fields(parameters) if parameters else ():
         default = "required" if field.default is MISSING else field.default
         settings[field.name] = (default, meanings.get(field.name, ""))
+    table = flag_table(found)
     return {
         "name": kind,
         "description": " ".join((inspect.getdoc(found) or "").split()),
         "parameters": settings,
+        "program": table.program if table else "",
+        "flags": [
+            {"names": each.names, "key": each.key, "rules": each.rules(table.program)}
+            for each in table.modelled()
+        ]
+        if table
+        else [],
+        "ignored_flags": {each.name: each.ignored for each in table.flags if each.ignored}
+        if table
+        else {},
     }
+
+
+def flag_lines(about: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the engine's flags that set something here, and those that do not and why."""
+    flags: list[dict[str, Any]] = about["flags"]
+    if flags:
+        yield ""
+        yield f"flags of {about['program']} (--engine-args reads them, --as-flags prints them):"
+    for each in flags:
+        rules = f" ({each['rules']})" if each["rules"] else ""
+        yield f"  {', '.join(each['names'])}: {each['key']}{rules}"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in about["ignored_flags"].items():
+        reasons.setdefault(reason, []).append(name)
+    if reasons:
+        yield "flags that change nothing here:"
+    for reason, names in reasons.items():
+        yield f"  {reason}: {', '.join(names)}"
 
 
 def attribute_docs(documented: type[Any]) -> dict[str, str]:

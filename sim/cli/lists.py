@@ -26,7 +26,7 @@ def policies(name: str | None, as_json: bool) -> None:
       moesim policies
       moesim policies ds4
     """
-    from sim.cli.describe import describe_policy, first_sentence
+    from sim.cli.describe import describe_policy, first_sentence, flag_lines
     from sim.policies import find_policy, policy_names
 
     if name is None:
@@ -40,7 +40,7 @@ def policies(name: str | None, as_json: bool) -> None:
     _say(f"{name}: {about['description']}")
     settings = about["parameters"]
     cells = [(f"policy.{key}", str(settings[key][0]), settings[key][1]) for key in settings]
-    _show(_table(("key", "default", "meaning"), cells))
+    _show(_table(("key", "default", "meaning"), cells), *flag_lines(about))
 
 
 @click.command()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sim.errors import Problem, UnknownPolicyError
+from sim.flags import ELSEWHERE, FlagTable
 from sim.request import Plan
 from sim.view import View
 
@@ -31,7 +32,8 @@ class Policy(Protocol):
     ``engine.slot_count`` slots), ``manages_memory`` (it keeps to ``kv.capacity_tokens``),
     ``never_mixes`` (no work has prefill and decode rows), and ``never_starves`` (every request
     advances, whatever the others do).
-    `sim.conformance.check_policy` holds a policy to what it says.
+    `sim.conformance.check_policy` holds a policy to what it says. ``flags`` is the table of the
+    engine's own flags, a `sim.flags.FlagTable`.
     """
 
     def decide(self, view: View) -> Plan:
@@ -68,6 +70,18 @@ def find_policy(kind: str) -> type[Any]:
     hint = f"; did you mean {near[0]!r}?" if near else ""
     message = f"unknown policy {kind!r}{hint} (installed: {', '.join(names)}; or FILE.py:CLASS)"
     raise UnknownPolicyError(Problem("policy", "policy.kind", message))
+
+
+def flag_table(policy_class: type[Any]) -> FlagTable | None:
+    """Return the flags of the engine that a policy follows, None if it follows none."""
+    table: FlagTable | None = getattr(policy_class, "flags", None)
+    return table
+
+
+def flag_tables() -> list[FlagTable]:
+    """Return the flags of every engine that is known, those with a policy first."""
+    tables = [flag_table(find_policy(kind)) for kind in policy_names()]
+    return list(dict.fromkeys([*filter(None, tables), *ELSEWHERE]))
 
 
 def _from_file(kind: str) -> type[Any]:

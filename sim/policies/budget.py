@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.flags import FlagTable, flag
 from sim.request import Plan, Request, Work
 from sim.units import FOREVER_PS
 from sim.view import View
@@ -22,15 +23,23 @@ class Budget:
         """Settings of the scheduler."""
 
         step_budget_tokens: int = 2048
-        """Tokens of one forward (``--max-num-batched-tokens``)."""
+        """Tokens of one forward."""
         max_requests: int = 128
-        """Requests that run at once (``--max-num-seqs``)."""
+        """Requests that run at once."""
 
         def __post_init__(self) -> None:
             for name in ("step_budget_tokens", "max_requests"):
                 if getattr(self, name) < 1:
                     raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
+    flags = FlagTable(
+        "vllm serve",
+        (
+            flag("--max-num-batched-tokens", "policy.step_budget_tokens"),
+            flag("--max-num-seqs", "policy.max_requests"),
+            flag("--max-model-len", "kv.slot_context_tokens"),
+        ),
+    )
     manages_memory = True
     never_starves = True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sim.policies.ds4_flags import DS4_FLAGS
 from sim.request import Plan, Request, Work
 from sim.units import FOREVER_PS, to_ps
 from sim.view import View
@@ -26,11 +27,11 @@ class Ds4:
         """Settings of the server."""
 
         mixed_quantum_tokens: int = 128
-        """Prefill quantum while a generation is active (``--mixed-prefill-quantum``)."""
+        """Prefill quantum while a generation is active."""
         idle_quantum_tokens: int | Literal["prefill_cap"] = 2048
         """Prefill quantum otherwise; "prefill_cap" is the change of pull request 827."""
         coalesce_s: float = 0.002
-        """Longest wait of a decode batch for more rows (``DS4_SERVER_DECODE_COALESCE_US``)."""
+        """Longest wait of a decode batch for more rows."""
         stale_quantum: bool = True
         """The quantum is read before the wait, not when the turn starts."""
         decode_reservation: bool = False
@@ -44,6 +45,7 @@ class Ds4:
             if not 0 <= self.coalesce_s <= 0.1:
                 raise ValueError(f"coalesce_s must be in 0..0.1, got {self.coalesce_s}")
 
+    flags = DS4_FLAGS
     needs_slots = True
     never_mixes = True
     never_starves = True

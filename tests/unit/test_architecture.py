@@ -17,7 +17,8 @@ LAYERS = [
     # What everything talks in.
     "sim.units sim.errors sim.rng sim.request sim.run sim.view sim.observer",
     # The kernel: choose, price, account, let time pass.
-    "sim.experts sim.cost sim.policies sim.kv sim.lock sim.layout sim.ledger sim.engine sim.audit",
+    "sim.experts sim.cost sim.flags sim.policies sim.kv sim.lock sim.layout sim.ledger sim.engine "
+    "sim.audit",
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
     "sim.coefficients sim.settings sim.profiles sim.trace_file sim.replayed sim.policy_choice "
