@@ -1,7 +1,8 @@
 """From measurements to profiles: read, fit, compare, report.
 
-Read in this order: `calibration.datasets` (what was measured), `calibration.shapes` and
-`calibration.form` (what a measurement pays), `calibration.fit` (the estimator of one form, on
+Read in this order: `calibration.columns` and `calibration.datasets` (what was measured),
+`calibration.mistakes` (what is refused), `calibration.shapes` and `calibration.form` (what a
+measurement pays), `calibration.fit` (the estimator of one form, on
 `calibration.robust`), `calibration.groups` and `calibration.comparison` (which form),
 `calibration.recipe` and `calibration.profile_document` (the profile), `calibration.report` (the
 text), `calibration.commands` (the command line).

@@ -106,7 +106,7 @@ class FullForm:
         Parameters
         ----------
         table
-            Measurements in the columns of `calibration.datasets.COLUMNS`.
+            Measurements in the columns of `calibration.columns.COLUMNS`.
         groups
             Group of recordings of each of these rows; `recording_groups` if not given.
 

@@ -60,7 +60,7 @@ def design(
     Parameters
     ----------
     table
-        Measurements in the columns of `calibration.datasets.COLUMNS`.
+        Measurements in the columns of `calibration.columns.COLUMNS`.
     shape, parameter
         What launches pay by their size.
     prefill_cap_tokens

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calibration.columns import ROLES
 from calibration.commands import calibrate
 from calibration.comparison import Comparison
-from calibration.datasets import ROLES, data_path, read_measurements
+from calibration.datasets import data_path, read_measurements
 from calibration.fit import AT_BOUND, FullForm
 from calibration.form import design, launch_count
 from calibration.recipe import find_recipe
