@@ -22,6 +22,9 @@ from sim.scenario import (
 )
 from sim.units import to_ps
 
+CACHE_LOSS = "loss of cache when slots change hands is not modelled yet"
+"""While this holds, more or fewer slots cannot be judged."""
+
 
 def faults(tables: ScenarioTables) -> Iterator[tuple[Key, str]]:
     """Yield what is wrong between the clients, as key and message."""
@@ -197,7 +200,7 @@ def _notes_on_sessions(
     if sessions > slots and any(_comes_back(client, replays) for client in tables.clients):
         yield (
             f"{sessions:,} sessions share {slots:,} slots, but each finds its cache when it comes "
-            "back: loss of cache when slots change hands is not modelled yet"
+            f"back: {CACHE_LOSS}"
         )
 
 

@@ -1,4 +1,8 @@
-"""Which setting of the policy would change a run most: tried on the same workload, not guessed."""
+"""Which setting of the policy would change a run most: tried, not guessed.
+
+Every setting is tried on the workload of the run; the best one is then held against several more,
+because one random workload may favour anything.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from types import UnionType
 
+from sim.checks import CACHE_LOSS
 from sim.errors import SimError
+from sim.experiment import paired, replicate_all
 from sim.replicated import flatten, summary_of
 from sim.scenario import Scenario
 from sim.simulation import simulate
 
+SLOTS = "engine.slot_count"
 FACTORS = (0.25, 4.0, 1 / 16, 16.0)
 """Tried of each whole number, nearest first."""
 MOST_REQUESTS = 500
@@ -21,6 +28,10 @@ WORTH = 0.02
 """A smaller change of the objective is no lever."""
 NEARLY = 0.9
 """The nearest value is named that gives this share of the largest gain."""
+WORKLOADS = 5
+"""The best setting must help over so many."""
+DEAR, LITTLE_GAIN = 2.0, 0.1
+"""A pause that grows by more than this factor, for less than this gain, is not worth it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,8 @@ class Lever:
         Relative reduction of the objective.
     pause_before_s, pause_s
         Longest pause without and with it; NaN if there is none.
+    workload_count
+        Over how many workloads these are means; 1 where nothing is random.
     """
 
     key: str
@@ -42,6 +55,12 @@ class Lever:
     gain: float
     pause_before_s: float
     pause_s: float
+    workload_count: int = 1
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether the gain pays for the longer pause."""
+        return not (self.pause_s > DEAR * self.pause_before_s and self.gain < LITTLE_GAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +73,13 @@ class Search:
         Settings that were tried; 0 when the run is too large to repeat.
     best
         None when nothing was worth it.
+    refused
+        The best of what gains something but lengthens the longest pause too much for it.
     """
 
     tried_count: int
     best: Lever | None
+    refused: Lever | None = None
 
 
 def find_lever(
@@ -89,24 +111,56 @@ def find_lever(
     tried_count = 0
     for key, value in candidates(scenario):
         try:
-            results = simulate(changed(f"{key}={value}"), seed, recording="summary")
+            there = changed(f"{key}={value}")
+            if key == SLOTS and _loses_cache(scenario, there):
+                continue
+            results = simulate(there, seed, recording="summary")
         except SimError:  # a value that this engine cannot run is no lever
             continue
         tried_count += 1
-        there = flatten(summary_of(results, scenario))
-        gain = 1 - there.get(objective, math.nan) / now
+        flat = flatten(summary_of(results, scenario))
+        gain = 1 - flat.get(objective, math.nan) / now
         if gain >= WORTH:
-            pauses = [each.get("worst_gap_s", math.nan) for each in (values, there)]
+            pauses = [each.get("worst_gap_s", math.nan) for each in (values, flat)]
             found.append(Lever(key, value, gain, *pauses))
-    if not found:
-        return Search(tried_count, None)
-    most = max(lever.gain for lever in found)
-    best = next(lever for lever in found if lever.gain >= NEARLY * most)
-    return Search(tried_count, best)
+    best = _nearest([lever for lever in found if lever.is_worth_it])
+    if best is not None:
+        best = _verified(best, scenario, changed(f"{best.key}={best.value}"), objective, seed)
+    refused = _nearest([lever for lever in found if not lever.is_worth_it])
+    if best is not None and not best.is_worth_it:
+        best, refused = None, best
+    return Search(tried_count, best, refused)
+
+
+def _nearest(found: list[Lever]) -> Lever | None:
+    most = max((lever.gain for lever in found), default=0.0)
+    return next((lever for lever in found if lever.gain >= NEARLY * most), None)
+
+
+def _verified(
+    lever: Lever, scenario: Scenario, there: Scenario, objective: str, seed: int | None
+) -> Lever | None:
+    """Return the lever with its means over several workloads; None if they do not bear it out."""
+    base, other = replicate_all([("", scenario), (lever.key, there)], WORKLOADS, seed)
+    if base.is_interrupted:
+        raise KeyboardInterrupt
+    found = paired(objective, base, other)
+    if not 1 - found.ratio >= WORTH or found.difference.high >= 0:
+        return None
+    pauses = [each.mean("worst_gap_s") for each in (base, other)]
+    return Lever(lever.key, lever.value, 1 - found.ratio, *pauses, base.count)
+
+
+def _loses_cache(*scenarios: Scenario) -> bool:
+    """Return whether the number of slots would cost cache that is not modelled as lost."""
+    return any(CACHE_LOSS in note for each in scenarios for note in each.notes)
 
 
 def candidates(scenario: Scenario) -> Iterator[tuple[str, int]]:
-    """Yield the settings to try: whole numbers of the policy, and the slots of the engine."""
+    """Yield the settings to try: whole numbers of the policy, and the slots of the engine.
+
+    None leaves the measured range of the profile or asks for more than the prefill cap.
+    """
     parameters = scenario.policy.parameters
     numbers = []
     if parameters is not None:
@@ -116,12 +170,28 @@ def candidates(scenario: Scenario) -> Iterator[tuple[str, int]]:
             if _may_be_whole(hints[field.name]) and type(value) is int and value > 0:
                 numbers.append((f"policy.{field.name}", value))
     if getattr(scenario.policy.policy_class, "needs_slots", False) and scenario.engine.slot_count:
-        numbers.append(("engine.slot_count", scenario.engine.slot_count))
+        numbers.append((SLOTS, scenario.engine.slot_count))
+    seen = set(numbers)
     for factor in FACTORS:
         for key, value in numbers:
-            there = round(value * factor)
-            if there >= 1:
+            low, high = _limits(key, scenario)
+            there = int(min(max(round(value * factor), low), high))
+            if (key, there) not in seen:
+                seen.add((key, there))
                 yield key, there
+
+
+def _limits(key: str, scenario: Scenario) -> tuple[int, float]:
+    """Return the smallest and the largest value of a key that the profile can speak of."""
+    measured, cap = scenario.profile.range, scenario.engine.prefill_cap_tokens
+    low, high = 1, math.inf
+    if key == SLOTS:
+        return low, math.inf if measured.decode_rows is None else measured.decode_rows[1]
+    if key.endswith("_tokens"):
+        if measured.prefill_chunk_tokens is not None:
+            low, high = max(low, measured.prefill_chunk_tokens[0]), measured.prefill_chunk_tokens[1]
+        high = min(high, math.inf if cap is None else cap)
+    return low, high
 
 
 def _may_be_whole(hint: object) -> bool:

@@ -50,13 +50,15 @@ class Row:
 
 
 _DECODE_ALL = Variant("decode_tokens_per_s", "all")
+PAUSE = Row("longest pause", "worst_gap_s", seconds)
+FIRST_TOKEN = Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90")
 ROWS = (
     Row("request time", "e2e_s.mean", seconds, tail="p90"),
-    Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90"),
+    PAUSE,
+    FIRST_TOKEN,
     Row("prefill speed, union", "prefill_tokens_per_s", rate, ("prefill_tokens_per_s",)),
     Row("decode speed, union", "decode_tokens_per_s", rate, ("decode_tokens_per_s",)),
     Row("overlap of the two", "overlap", percent, ("overlap",), unlike="buckets"),
-    Row("longest pause", "worst_gap_s", seconds),
     Row("executor busy", "utilisation", percent),
 )
 INSTEAD = {
@@ -119,10 +121,29 @@ def rows_of(run: Replicated, recorded: Mapping[str, RecordedFigure]) -> Iterator
             continue
         if row.metric == "e2e_s.mean" and run.mean(row.metric) == run.mean("ttft_s.mean"):
             continue  # answers of one token
-        yield row
+        if row in (PAUSE, FIRST_TOKEN) and not figure_of(row, recorded):
+            yield from _by_group(run, row)
+        else:
+            yield row
     for path in recorded:
         if path in run.values and path not in shown and not math.isnan(run.mean(path)):
             yield _recorded_row(path)
+
+
+def _by_group(run: Replicated, row: Row) -> Iterator[Row]:
+    """Yield a row for each group of clients where several finish: pooled, they mean nothing."""
+    names = [client.name for client in run.scenario.clients]
+    several = sum(run.mean(f"clients.{name}.ttft_s.count") > 0 for name in names) > 1
+    # A mean of a few long waits and many short ones says less than the middle.
+    tail = ".p50" if row is FIRST_TOKEN else ""
+    title = "first token" if row is FIRST_TOKEN else row.title
+    paths = {name: f"clients.{name}.{row.metric.removesuffix('.mean')}{tail}" for name in names}
+    found = {name: path for name, path in paths.items() if not math.isnan(run.mean(path))}
+    if not several or len(found) < 2:
+        yield row
+        return
+    for name, path in found.items():
+        yield Row(f"{title}, {name}", path, row.say, tail=row.tail)
 
 
 def _recorded_row(path: str) -> Row:

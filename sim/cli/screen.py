@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from sim.cli.basis import MARK, basis_of
 from sim.cli.invocation import Invocation
@@ -20,6 +19,7 @@ from sim.validity import Outside
 MOST_LINES = 12
 COLUMNS = 80
 """The width at which they are counted."""
+MORE = "... more: --full"
 FEW_AGENTS = 4
 """So many are listed one by one."""
 
@@ -51,12 +51,20 @@ def run_screen(
     """
     rows = list(rows_of(run, recorded))
     opening, lever = sentence(run, search, headroom), lever_line(run, search)
-    last = [lever, f"next: {next_command(run, search, invocation)}"]
+    following = f"next: {next_command(run, search, invocation)}"
     for count in range(len(rows), 0, -1):
-        lines = [opening, *_table(run, list(islice(rows, count)), recorded, outside), *last]
+        table = _table(run, rows[:count], recorded, outside)
+        last = _with_more(lever) if count < len(rows) else [lever]
+        lines = [opening, *table, *last, following]
         if sum(_height(line) for line in lines) <= MOST_LINES:
             break
     return lines
+
+
+def _with_more(line: str) -> list[str]:
+    """Say that rows were left out: at the end of a line if it has room, or below it."""
+    joined = f"{line} {MORE}"
+    return [joined] if _height(joined) == _height(line) else [line, MORE]
 
 
 def _height(line: str) -> int:
@@ -70,16 +78,19 @@ def _table(
     outside: Sequence[Outside],
 ) -> list[str]:
     values = ["mean ± 95 %", "one run"]
-    heads = [_legend(run, outside), *(values if run.count > 1 else ["simulated"])]
+    heads = [_legend(run, outside), *(values if run.count > 1 else ["one workload"])]
     table = make_table([*heads, "basis", "recorded"])
+    group = agent_group(run.scenario)
+    if group:
+        title = task_title(run, group).removesuffix(" agents").removesuffix(" of the agent")
+        rows = [Row(title, f"{group}task_s.mean", seconds), *rows]
     for row in rows:
         figure = figure_of(row, recorded)
         basis = basis_of(run.scenario, row.metric, figure, outside)
         table.add_row(row.title, *_value(run, row), basis, _beside(run, row, figure))
     lines = render([table]).splitlines()
-    group = agent_group(run.scenario)
     if group:
-        lines[1:1] = _task_lines(run, group, outside, unstyled(lines[0]).index("basis"))
+        lines.insert(2, _task_line(run, group))
     return lines
 
 
@@ -89,21 +100,18 @@ def _legend(run: Replicated, outside: Sequence[Outside]) -> str:
     return f"{MARK} = outside range" if outside else "inside the range"
 
 
-def _task_lines(
-    run: Replicated, group: str, outside: Sequence[Outside], basis_column: int
-) -> list[str]:
-    """Return the task time of the agents, with that of each of a few, and where it goes."""
-    metric = f"{group}task_s.mean"
-    value = ", ".join(_value(run, Row("", metric, seconds)))
+def _task_line(run: Replicated, group: str) -> str:
+    """Return where the task time goes, with that of each agent if there are few."""
+    shares = ", ".join(f"{name} {percent(part)}" for name, part in spent(run, group).items())
     head, tail = f"{group}agents.", ".task_s"
     paths = [path for path in run.values if path.startswith(head) and path.endswith(tail)]
     # Over several workloads agents are exchangeable: their means say nothing of any of them.
     if 1 < len(paths) <= FEW_AGENTS and run.count == 1:
-        value += f" ({'; '.join(number(run.mean(path)) for path in paths)})"
-    text = f"{task_title(run, group)}  {value}"
-    basis = basis_of(run.scenario, metric, None, outside)
-    shares = ", ".join(f"{name} {percent(part)}" for name, part in spent(run, group).items())
-    return [f"{text.ljust(basis_column - 2)}  {basis}", f"  = {shares}"]
+        each = "; ".join(number(run.mean(path)) for path in paths)
+        line = f"  each {each}; {shares}"
+        if _height(line) == 1:
+            return line
+    return f"  = {shares}"
 
 
 def _value(run: Replicated, row: Row) -> tuple[str, ...]:
@@ -117,6 +125,8 @@ def _value(run: Replicated, row: Row) -> tuple[str, ...]:
         )
         return f"{amount} ± {spread}{space}{unit}", single.partition(" ")[0]
     base = row.metric.rpartition(".")[0]
+    if row.metric.endswith(".p50"):
+        text = f"p50 {text}"
     value, count = run.mean(f"{base}.{row.tail}"), run.mean(f"{base}.count")
     if row.tail and count > 1:
         text += f", {percentile(row.tail, value, count, row.say)}"

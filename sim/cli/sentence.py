@@ -9,7 +9,7 @@ from sim.cli.rows import agent_group, objective_name, spent
 from sim.cli.wording import change, number, percent, seconds
 from sim.errors import InputError
 from sim.headroom import Headroom
-from sim.levers import MOST_REQUESTS, Search
+from sim.levers import MOST_REQUESTS, Lever, Search
 from sim.replicated import Replicated
 from sim.scenario import AgentsClient
 
@@ -44,16 +44,20 @@ def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) 
         if group:
             most = max(parts, key=lambda name: parts[name])
             opening += f", most of it goes to {most} ({percent(parts[most])})"
-        return f"{opening}: no setting of {scenario.policy.kind} that was tried gains 2 % or more."
+        what = "is worth its pauses" if search.refused else "is sure to gain 2 % or more"
+        return f"{opening}: no setting of {scenario.policy.kind} that was tried {what}."
     pause, now = best.pause_s, best.pause_before_s
-    text = f"{opening}; {'in the first workload ' if run.count > 1 else ''}"
-    text += f"{best.key}={best.value} cuts {objective_name(scenario)} by {percent(best.gain)}"
+    text = f"{opening}; {best.key}={best.value} cuts {objective_name(scenario)} by "
+    text += f"{percent(best.gain)}{_over(best)}"
     if math.isnan(pause) or math.isnan(now):
         return f"{text}."
     if abs(pause / now - 1) < LITTLE:
         return f"{text} and leaves the longest pause at {seconds(now)}."
-    verb = "lengthens" if pause > now else "shortens"
-    return f"{text} and {verb} the longest pause from {seconds(now)} to {seconds(pause)}."
+    return f"{text} and takes the longest pause from {number(now)} to {seconds(pause)}."
+
+
+def _over(lever: Lever) -> str:
+    return f" ({lever.workload_count} workloads)" if lever.workload_count > 1 else ""
 
 
 def lever_line(run: Replicated, search: Search | None) -> str:
@@ -67,15 +71,16 @@ def lever_line(run: Replicated, search: Search | None) -> str:
         else:
             why = f"{run.scenario.policy.kind} has no number to change here"
         return f"biggest lever: not tried ({why})"
-    where = "the first" if run.count > 1 else "the same"
-    if search.best is None:
-        return f"biggest lever: none of {search.tried_count} settings tried on {where} workload"
-    best = search.best
-    changed = f"{best.key}={best.value}"
-    if run.count > 1:
-        return f"biggest lever in the first workload: {changed} ({change(-best.gain)})"
-    gain = f"{objective_name(run.scenario)} {change(-best.gain)}"
-    return f"biggest lever of {search.tried_count}: {changed} ({gain})"
+    best, refused = search.best, search.refused
+    if best is not None:
+        changed = f"{best.key}={best.value}"
+        return f"biggest lever of {search.tried_count}: {changed} ({change(-best.gain)})"
+    if refused is None:
+        return f"biggest lever: none of {search.tried_count} settings tried is sure to gain 2 %"
+    key = refused.key.rpartition(".")[2]
+    now, then = number(refused.pause_before_s), seconds(refused.pause_s)
+    text = f"biggest lever: {key}={refused.value} ({change(-refused.gain)}) not worth it: pause"
+    return f"{text} {now} to {then}"
 
 
 def next_command(run: Replicated, search: Search | None, invocation: Invocation) -> str:

@@ -202,12 +202,47 @@ def test_each_of_a_few_agents_is_listed() -> None:
     text = moesim("run", "three-agents").stdout
     agents = _json("run", "three-agents", "--json", "-")["summary"]["clients"]["agents"]
     each = "; ".join(f"{one['task_s']:,.0f}" for one in agents["agents"].values())
-    line = next(line for line in text.splitlines() if line.startswith("task time, mean of 3"))
-    assert f"({each})" in line
-    assert f"{agents['task_s']['mean']:,.0f} s" in line
-    assert "task time of the agent" in moesim("run", "one-agent").stdout
+    lines = text.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("task time, mean of 3"))
+    assert lines[at + 1].startswith(f"  each {each}; prefill ")
+    assert f" {agents['task_s']['mean']:,.0f} s" in lines[at]
+    assert "task time  " in moesim("run", "one-agent").stdout
     many = moesim("run", "three-agents", "--set", "clients.agents.count=6").stdout
-    assert ";" not in many.splitlines()[2]
+    assert "each" not in many
+
+
+def test_the_columns_of_a_run_stand_under_their_heads() -> None:
+    for name in ("three-agents", "fragmentation"):
+        lines = moesim("run", name).stdout.splitlines()
+        starts = [lines[1].index(head) for head in ("one workload", "basis", "recorded")]
+        for line in lines[2:-2]:
+            if not line.startswith("  "):
+                assert all(line[at - 1 : at] in ("", " ") for at in starts), line
+
+
+@pytest.mark.parametrize("name", ["three-agents", "real-sessions", "long-context-probe"])
+def test_the_longest_pause_is_never_dropped_and_what_is_dropped_is_said(name: str) -> None:
+    lines = moesim("run", name).stdout.splitlines()
+    rows = [line for line in lines[2:] if not line.startswith("  ")]
+    assert any(row.startswith("longest pause") for row in rows[:2])
+    if not any(row.startswith("executor busy") for row in rows):
+        assert lines[-2].endswith("... more: --full")
+
+
+def test_groups_of_clients_have_their_own_waits() -> None:
+    text = moesim("run", "fragmentation").stdout
+    assert "longest pause  " in text, "of the streams: the groups have none"
+    for name in ("aligned", "unaligned", "cold"):
+        assert re.search(rf"^first token, {name} +p50 [\d.]+ s", text, re.MULTILINE)
+
+
+def test_the_lever_stays_on_the_map_and_is_held_against_several_workloads() -> None:
+    first, *_, lever, _ = moesim("run", "three-agents").stdout.splitlines()
+    assert "(5 workloads)" in first
+    assert f"{QUANTUM}=2048" in lever
+    for name in ("fragmentation", "idle-probe"):
+        done = moesim("run", name).stdout
+        assert not re.search(r"=(8192|16384|24576|32768)", done), done
 
 
 def test_where_nothing_is_random_one_workload_is_enough() -> None:
@@ -267,9 +302,8 @@ def test_several_runs_show_the_interval_of_the_mean_beside_the_spread() -> None:
     assert " ± " in lines[4]
     lines = moesim("run", "three-agents", "--replications", "3").stdout.splitlines()
     assert sum(math.ceil(len(line) / 80) for line in lines) <= 12
-    assert "; in the first workload " in lines[0]
-    assert lines[-2].startswith("biggest lever in the first workload: ")
-    assert any(line.startswith("overlap") for line in lines)
+    assert "(5 workloads)" in lines[0]
+    assert any(line.startswith("longest pause") for line in lines)
     assert all(len(line) <= 80 for line in lines[1:-1])
 
 

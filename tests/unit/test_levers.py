@@ -1,0 +1,65 @@
+"""The lever of a run: inside what was measured, worth its pauses, borne out by more workloads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from sim import levers
+from sim.levers import Lever, candidates, find_lever
+from sim.loading import load_scenario
+from sim.replicated import flatten, summary_of
+from sim.scenario import Scenario
+from sim.simulation import simulate
+
+TASK = "clients.agents.task_s.mean"
+
+
+def changed(*texts: str) -> Any:
+    return lambda text: load_scenario("three-agents", [*texts, text])
+
+
+def found_in(scenario: Scenario, *texts: str, objective: str = TASK) -> levers.Search:
+    values = flatten(summary_of(simulate(scenario, recording="summary"), scenario))
+    return find_lever(scenario, changed(*texts), objective, values, None)
+
+
+def test_candidates_keep_to_the_measured_range_and_the_cap() -> None:
+    for text in ("policy.mixed_quantum_tokens=1536", "policy.mixed_quantum_tokens=32768"):
+        scenario = load_scenario("three-agents", [text, "engine.slot_count=3"])
+        tried = list(candidates(scenario))
+        assert tried == list(dict.fromkeys(tried))
+        for key, value in tried:
+            low, high = (1, 3) if key == "engine.slot_count" else (128, 4096)
+            assert low <= value <= high, key
+
+
+def test_a_gain_that_more_than_doubles_the_pause_must_be_large() -> None:
+    assert not Lever("policy.x", 1, 0.05, 3.0, 6.1).is_worth_it
+    assert Lever("policy.x", 1, 0.05, 3.0, 5.9).is_worth_it
+    assert Lever("policy.x", 1, 0.2, 3.0, 60.0).is_worth_it
+    assert Lever("policy.x", 1, 0.05, math.nan, math.nan).is_worth_it
+
+
+def test_what_one_workload_says_is_dropped_when_five_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = load_scenario("three-agents")
+    best = found_in(scenario).best
+    assert best is not None
+    assert best.workload_count == levers.WORKLOADS
+    # A difference that the first workload alone shows.
+    monkeypatch.setattr(levers, "WORTH", best.gain + 0.005)
+    lucky = [lever for lever in [found_in(scenario).best] if lever is not None]
+    assert all(lever.gain > best.gain for lever in lucky)
+
+
+def test_slots_are_not_tried_where_lost_cache_is_not_modelled() -> None:
+    texts = ["clients.agents.count=6", "clients.agents.turns=2", "engine.slot_count=3"]
+    scenario = load_scenario("three-agents", texts)
+    if not any(levers.CACHE_LOSS in note for note in scenario.notes):
+        pytest.skip("modelled by now")
+    best = found_in(scenario, *texts).best
+    assert best is None or best.key != "engine.slot_count"
