@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from sim.checks import faults, faults_of_keys, faults_with_policy, notes, read_replays
 from sim.documents import Document, find, parse, shipped, short
+from sim.engine_args import EngineArgs, read_engine_args
 from sim.errors import InputError, Problem, UnknownPolicyError
 from sim.fields import frozen
 from sim.lines import Key
@@ -36,6 +37,7 @@ def load_scenario(
     overrides: Sequence[str] = (),
     policy: str | None = None,
     profile: str | Path | None = None,
+    engine_args: str | None = None,
 ) -> Scenario:
     """Return the scenario of a file, or of the name of a shipped one.
 
@@ -50,6 +52,8 @@ def load_scenario(
         the kind, the settings of the old one are dropped, which `Scenario.notes` tells.
     profile
         Name or path, instead of the file's; a path is relative to the working folder.
+    engine_args
+        Launch line of the engine, or ``@FILE``; see `sim.engine_args`. `overrides` win over it.
 
     Raises
     ------
@@ -60,7 +64,7 @@ def load_scenario(
         every problem found, with the line or the option that it comes from.
     """
     document = find(path_or_name, GROUP, "scenario")
-    return _Loading(document, overrides, policy, profile).scenario()
+    return _Loading(document, overrides, policy, profile, engine_args).scenario()
 
 
 def parse_scenario(
@@ -89,8 +93,9 @@ class _Loading:
         overrides: Sequence[str],
         policy: str | None,
         profile: str | Path | None,
+        engine_args: str | None = None,
     ) -> None:
-        self.document = document
+        self.document, self.engine_args = document, engine_args
         self.data: dict[str, Any] = deepcopy(document.data)
         self.problems: list[Problem] = []
         self.notes: list[str] = []
@@ -109,6 +114,8 @@ class _Loading:
     def scenario(self) -> Scenario:
         profile = self._profile()
         self._choose_policy(profile)
+        flags = self._flags(profile)
+        self._apply(flags.overrides, self.data, self.origins)
         self._apply(self.overrides, self.data, self.origins)
         tables = self._tables(profile)
         policy = self._policy(tables, profile)
@@ -135,7 +142,8 @@ class _Loading:
             policy=policy,
             path=self.document.source,
             text=self.document.text,
-            overrides=self.texts,
+            overrides=(*[each.text for each in flags.overrides], *self.texts),
+            engine_args=flags.text,
             notes=tuple(self.notes),
         )
 
@@ -227,6 +235,22 @@ class _Loading:
             table.clear()
         table["kind"] = wanted
         self.origins["policy", "kind"] = option
+
+    def _flags(self, profile: Profile | None) -> EngineArgs:
+        """Return what the engine's own flags set, read by the table of the policy that will run."""
+        engine = profile.engine.policy if profile is not None else None
+        table = self.data["policy"]
+        kind = table.get("kind", engine) if isinstance(table, dict) else None
+        is_code = isinstance(kind, str) and ".py:" in kind and self.policy_option is None
+        if self.engine_args is None or not isinstance(kind, str) or is_code:
+            return EngineArgs()
+        try:
+            found = read_engine_args(self.engine_args, kind, engine)
+        except InputError as error:
+            self.problems += error.problems
+            return EngineArgs()
+        self.notes += found.notes
+        return found
 
     def _tables(self, profile: Profile | None) -> ScenarioTables | None:
         data = {key: value for key, value in self.data.items() if key != "policy"}

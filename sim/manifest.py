@@ -39,6 +39,7 @@ def make_manifest(
         "scenario_name": scenario_name(scenario),
         "scenario_text": scenario.text,
         "scenario_hash": scenario.hash,
+        "overrides": [without_folders(text) for text in scenario.overrides],
         "profile_name": scenario.profile.name,
         "profile_hash": scenario.profile.hash,
         "seed": seed,
@@ -48,6 +49,20 @@ def make_manifest(
         "numpy_version": np.__version__,
         "platform": f"{platform.system()}-{platform.machine()}",
     }
+
+
+def without_folders(text: str) -> str:
+    """Return an option's value with the folders of a path cut off."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        key, value = "", text
+    kept = value.replace("\\", "/").rpartition("/")[2] if looks_like_path(value) else value
+    return f"{key}{equals}{kept}"
+
+
+def looks_like_path(text: str) -> bool:
+    """Return whether a value names a file by its folder."""
+    return ("/" in text or "\\" in text) and not text.lstrip().startswith(("{", "["))
 
 
 def scenario_name(scenario: Scenario) -> str:

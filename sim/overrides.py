@@ -22,11 +22,13 @@ class Override:
     text: str
     parts: tuple[str, ...]
     value: Any
+    origin: str = ""
+    """The option that it comes from, if not ``--set``."""
 
     @property
     def option(self) -> str:
         """How messages name it."""
-        return f"--set {self.text}"[:200]
+        return self.origin or f"--set {self.text}"[:200]
 
 
 def parse_override(text: str) -> Override:

@@ -267,7 +267,9 @@ class Scenario(ScenarioTables):
     text
         Text of the file; overrides are in `overrides`.
     overrides
-        Options that changed it, as given.
+        What changed it, as ``KEY=VALUE``: the engine's own flags first, then the options.
+    engine_args
+        The flags of the engine that were read, empty without any.
     notes
         What a reader should know: keys that were dropped, requests that will be rejected.
     """
@@ -277,6 +279,7 @@ class Scenario(ScenarioTables):
     path: str = ""
     text: str = ""
     overrides: tuple[str, ...] = ()
+    engine_args: str = ""
     notes: tuple[str, ...] = ()
 
     @cached_property

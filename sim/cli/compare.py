@@ -13,6 +13,7 @@ from sim.cli.options import (
     Replications,
     canonical_command,
     check_output,
+    engine_options,
     json_option,
     say_of_replications,
     warn,
@@ -71,6 +72,7 @@ DEFAULT_REPLICATIONS = 10
 def compare(
     scenario_name: str,
     overrides: tuple[str, ...],
+    engine_args: str | None,
     profile: str | None,
     seed: int | None,
     policies: tuple[str, ...],
@@ -101,10 +103,11 @@ def compare(
     if len(settings) < 2 and baseline is None:
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
-    invocation = Invocation(scenario_name, overrides, None, profile, seed)
+    invocation = Invocation(scenario_name, overrides, None, profile, seed, engine_args)
     done = _simulate(settings, invocation, replications)
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
-    options += [("--with", text) for text in grids] + [("--set", text) for text in overrides]
+    options += [("--with", text) for text in grids] + engine_options(done[0].scenario)
+    options += [("--set", text) for text in overrides]
     options += [("--profile", profile), ("--seed", seed)]
     options += [("--replications", None if replications == DEFAULT_REPLICATIONS else replications)]
     command = canonical_command("compare", scenario_name, options)

@@ -23,7 +23,7 @@ class Invocation:
         Name or path.
     overrides
         Values of ``--set``.
-    policy, profile, seed
+    policy, profile, seed, engine_args
         None when not given.
     """
 
@@ -32,6 +32,7 @@ class Invocation:
     policy: str | None = None
     profile: str | None = None
     seed: int | None = None
+    engine_args: str | None = None
 
     def with_changes(self, overrides: Sequence[str] = (), policy: str | None = None) -> Invocation:
         """Return it with further values of ``--set``, each instead of one for the same key."""
@@ -49,7 +50,8 @@ class Invocation:
 
     def load(self, *texts: str) -> Scenario:
         """Return the scenario, with further ``KEY=VALUE``."""
-        return load(self.scenario, (*self.overrides, *texts), self.policy, self.profile)
+        changes = (*self.overrides, *texts)
+        return load(self.scenario, changes, self.policy, self.profile, self.engine_args)
 
     def command(self, name: str, *words: str) -> str:
         """Return a command line that a shell takes as it stands.
@@ -62,7 +64,11 @@ class Invocation:
             Its further options.
         """
         line = ["moesim", name, self.scenario]
-        for option, value in (("--policy", self.policy), ("--profile", self.profile)):
+        for option, value in (
+            ("--policy", self.policy),
+            ("--profile", self.profile),
+            ("--engine-args", self.engine_args),
+        ):
             line += [] if value is None else [option, value]
         for text in self.overrides:
             line += ["--set", text]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from sim.manifest import without_folders
+
 if TYPE_CHECKING:
     from sim.replicated import Replicated
     from sim.scenario import Scenario
@@ -51,6 +53,12 @@ def workload_options(command: _Decorated) -> _Decorated:
                 metavar="KEY=VALUE",
                 help="Change a key, dotted; clients by name or index. Repeatable.",
             ),
+            click.option(
+                "--engine-args",
+                metavar="TEXT|@FILE",
+                help="Launch line of the engine, or a script: its flags become settings; "
+                "--set wins over them.",
+            ),
             click.option("--profile", metavar="NAME_OR_PATH", help="Another engine profile."),
             click.option("--seed", type=click.IntRange(min=0), help="Seed of all randomness."),
         )
@@ -91,18 +99,14 @@ def canonical_command(name: str, scenario: str, options: list[tuple[str, object]
     return " ".join(words)
 
 
-def without_folders(text: str) -> str:
-    """Return an option's value with the folders of a path cut off."""
-    key, equals, value = text.partition("=")
-    if not equals:
-        key, value = "", text
-    kept = value.replace("\\", "/").rpartition("/")[2] if looks_like_path(value) else value
-    return f"{key}{equals}{kept}"
+def engine_options(scenario: Scenario) -> list[tuple[str, object]]:
+    """Return the flags of the engine that were read, as an option: the file may be gone later."""
+    text = scenario.engine_args
+    if not text:
+        return []
+    import shlex
 
-
-def looks_like_path(text: str) -> bool:
-    """Return whether a value names a file by its folder."""
-    return ("/" in text or "\\" in text) and not text.lstrip().startswith(("{", "["))
+    return [("--engine-args", shlex.quote(text))]
 
 
 def check_output(path: str | Path | None, option: str) -> None:
@@ -165,8 +169,9 @@ def load(
     overrides: tuple[str, ...],
     policy: str | None = None,
     profile: str | None = None,
+    engine_args: str | None = None,
 ) -> Scenario:
     """Return the scenario that the options describe; its notes are not printed yet."""
     from sim.loading import load_scenario
 
-    return load_scenario(scenario_name, list(overrides), policy=policy, profile=profile)
+    return load_scenario(scenario_name, list(overrides), policy, profile, engine_args)

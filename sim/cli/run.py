@@ -13,6 +13,7 @@ from sim.cli.options import (
     Replications,
     canonical_command,
     check_output,
+    engine_options,
     json_option,
     say_of_replications,
     warn,
@@ -65,9 +66,13 @@ if TYPE_CHECKING:
 )
 @click.option("--step-by-step", is_flag=True, help="Fast-forward off; the same results.")
 @click.option("--check", is_flag=True, help="Only validate the scenario.")
+@click.option(
+    "--as-flags", is_flag=True, help="Only print the settings as a launch line of the engine."
+)
 def run(
     scenario_name: str,
     overrides: tuple[str, ...],
+    engine_args: str | None,
     profile: str | None,
     seed: int | None,
     policy: str | None,
@@ -79,6 +84,7 @@ def run(
     variant_texts: tuple[str, ...],
     step_by_step: bool,
     check: bool,
+    as_flags: bool,
 ) -> int:
     r"""Simulate SCENARIO: the name of a shipped one, or a TOML file.
 
@@ -86,12 +92,13 @@ def run(
     Example:
       moesim run three-agents
       moesim run three-agents --set policy.mixed_quantum_tokens=2048 --explain worst_gap_s
+      moesim run three-agents --engine-args '--batched-session 4 --mixed-prefill-quantum 512'
       moesim run three-agents --variant prefill_tokens_per_s=submit
       moesim run my.toml --replications auto --json result.json
     """
     check_output(json_path, "--json")
     check_output(out_path, "--out")
-    invocation = Invocation(scenario_name, overrides, policy, profile, seed)
+    invocation = Invocation(scenario_name, overrides, policy, profile, seed, engine_args)
     scenario = invocation.load()
     if explained is not None:
         from sim.explain import find_metrics
@@ -102,13 +109,19 @@ def run(
         warn(*scenario.notes)
         _say_checked(scenario_name, scenario)
         return 0
+    if as_flags:
+        from sim.launch_line import launch_line
+
+        warn(*scenario.notes)
+        click.echo(launch_line(scenario), nl=False)
+        return 0
     from sim.manifest import make_manifest
     from sim.recorded import find_recorded
     from sim.validity import outside_range
 
     done = _simulate(scenario, invocation, replications, chosen, fast_forward=not step_by_step)
     options: list[tuple[str, object]] = [("--policy", policy), ("--profile", profile)]
-    options += [("--set", text) for text in overrides]
+    options += engine_options(scenario) + [("--set", text) for text in overrides]
     options += [("--variant", text) for text in variant_texts]
     options += [("--seed", seed), ("--replications", None if replications == 1 else replications)]
     done.first.manifest = make_manifest(
@@ -204,10 +217,11 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
+    from sim.cli.basis import outside_warning
     from sim.open_loop import overload_warning
     from sim.scenario import ArrivalsClient
 
-    said = [f"outside the measured range: {axis}" for axis in outside]
+    said = outside_warning([("", outside)])
     for client in done.scenario.clients:
         if isinstance(client, ArrivalsClient):
             overload = overload_warning(done.first, client.name)

@@ -9,6 +9,7 @@ from sim.cli.rows import agent_group, objective_name, spent
 from sim.cli.wording import change, number, percent, seconds
 from sim.errors import InputError
 from sim.headroom import Headroom
+from sim.launch_line import flag_of
 from sim.levers import MOST_REQUESTS, Lever, Search
 from sim.replicated import Replicated
 from sim.scenario import AgentsClient
@@ -73,7 +74,7 @@ def lever_line(run: Replicated, search: Search | None) -> str:
         return f"biggest lever: not tried ({why})"
     best, refused = search.best, search.refused
     if best is not None:
-        changed = f"{best.key}={best.value}"
+        changed = flag_of(run.scenario, best.key, best.value) or f"{best.key}={best.value}"
         return f"biggest lever of {search.tried_count}: {changed} ({change(-best.gain)})"
     if refused is None:
         return f"biggest lever: none of {search.tried_count} settings tried is sure to gain 2 %"

@@ -22,7 +22,8 @@ LAYERS = [
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
     "sim.coefficients sim.settings sim.profiles sim.trace_file sim.replayed sim.policy_choice "
-    "sim.scenario sim.overrides sim.checks sim.loading sim.schema sim.cost.build",
+    "sim.scenario sim.overrides sim.shell_words sim.engine_args sim.launch_line sim.checks "
+    "sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
     "sim.world sim.clients",
     # What happened, as declared tables.
