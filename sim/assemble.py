@@ -104,6 +104,7 @@ def _requests(recorder: SummaryRecorder) -> Table:
         "status": statuses,
         "pause_before_s": _seconds(field["pause_before_ps"]),
         "pause_kind": _names(field["pause_kind"], list(recorder.pause_kinds.codes)),
+        "miss_cause": _names(field["miss_cause"], list(recorder.miss_causes.codes)),
         "own_prefill_s": _seconds(digest.prefill_ps[key]),
         "own_decode_s": _seconds(digest.decode_ps[key]),
         "worst_gap_s": _seconds(worst, worst < 0),

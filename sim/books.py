@@ -31,6 +31,7 @@ class _Book:
     output: int
     generated: int = 0
     admitted: bool = False
+    started: bool = False
 
 
 class Books:
@@ -92,6 +93,11 @@ class Books:
         book = self._books[request.request_id]
         self.require(not book.admitted, "nobody is admitted twice", request.request_id)
         book.admitted = True
+        if not book.started:  # a slot decides only now what is cached
+            book.started = True
+            book.left, book.context = request.left_tokens, request.context_tokens
+            whole = book.left + book.context
+            self.require(whole == request.prompt_tokens, "cached and new are the prompt", whole)
         slots = [row.slot_index for row in self._view().running if row.slot_index >= 0]
         self.require(len(slots) == len(set(slots)), "a slot holds one request", slots)
 

@@ -59,6 +59,7 @@ COLUMNS: tuple[Column, ...] = (
         ("status", "str", "", "completed, rejected or unfinished."),
         ("pause_before_s", "float64", "s", "Pause of the client before the submission."),
         ("pause_kind", "str", "", "tool, human or empty."),
+        ("miss_cause", "str", "", "Why its slot held nothing for it (see cache_miss_count)."),
         ("own_prefill_s", "float64", "s", "Duration of all works with a prefill row of it."),
         ("own_decode_s", "float64", "s", "Duration of all works with a decode row of it."),
         ("worst_gap_s", "float64", "s", "Largest gap between two tokens; missing below two."),

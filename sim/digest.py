@@ -28,7 +28,7 @@ REQUEST_FIELDS = (
     "submit_ps", "admit_ps", "first_token_ps", "finish_ps",
     "prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens",
     "context_tokens", "slot_index", "status",
-    "pause_before_ps", "pause_kind",
+    "pause_before_ps", "pause_kind", "miss_cause",
 )  # fmt: skip
 """Columns of `SummaryRecorder.columns`."""
 

@@ -1,72 +1,130 @@
 """The KV store: which part of a prompt an engine still holds.
 
-A prompt is a tuple of segments; equal leading segments are equal text. After an answer the session
-keeps its prompt and the answer, less the last sampled token, which was never fed to the model.
+After an answer the engine keeps the prompt and the answer, less the last sampled token, which was
+never fed to the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from sim.request import Segment
-
-
-def common_tokens(held: Sequence[Segment], prompt: Sequence[Segment]) -> int:
-    """Return the tokens of the longest common prefix of two lists of segments."""
-    total = 0
-    for (held_id, held_tokens), (prompt_id, prompt_tokens) in zip(held, prompt, strict=False):
-        if held_id != prompt_id:
-            break
-        total += min(held_tokens, prompt_tokens)
-        if held_tokens != prompt_tokens:
-            break
-    return total
+from sim.request import Request, Segment
+from sim.resident import Resident
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """What one session holds."""
+class KvStore(Protocol):
+    """What the ledger and the world ask."""
 
-    segments: tuple[Segment, ...]
-    kv_tokens: int
+    @property
+    def slots(self) -> Sequence[Resident]:
+        """What each slot holds; empty for engines without slots."""
+        ...
+
+    def arrive(self, row: Request) -> None:
+        """Note what a new request finds, as far as it is known before it is admitted."""
+        ...
+
+    def admit(self, row: Request) -> None:
+        """Note what an admitted request finds."""
+        ...
+
+    def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
+        """Note what a finished request leaves."""
+        ...
 
 
-class KvStore:
-    """Prefixes by session.
+def _find(row: Request, cached_tokens: int) -> None:
+    """Give a request what was found, unless more was declared."""
+    cached_tokens = max(cached_tokens, row.cached_tokens)
+    row.cached_tokens = row.context_tokens = cached_tokens
+    row.left_tokens = row.prompt_tokens - cached_tokens
+
+
+@dataclass
+class SessionKv:
+    """Prefixes by session, without a limit: what is held is known when a request arrives.
 
     Parameters
     ----------
     partial_reuse
         Whether a prompt that leaves the held tokens before their end reuses the common part.
-        ds4 does not rewind: all held tokens must be a prefix, otherwise reuse is 0
-        (``ds4_server.c``, live token prefix).
     shared_prefix
         Whether a session may start from what another holds (mlx-lm's nearest prefix, vLLM's
-        prefix cache); a ds4 slot serves its own session.
+        prefix cache).
     """
 
-    def __init__(self, *, partial_reuse: bool = True, shared_prefix: bool = False) -> None:
-        self.partial_reuse, self.shared_prefix = partial_reuse, shared_prefix
-        self._resident: dict[str, Resident] = {}
+    partial_reuse: bool = True
+    shared_prefix: bool = False
+    slots: Sequence[Resident] = ()
+    _held: dict[str, Resident] = field(default_factory=dict)
 
-    def match(self, session_id: str, segments: Sequence[Segment]) -> int:
-        """Return the leading tokens of a prompt that need no prefill; one token always does."""
-        if self.shared_prefix:
-            candidates = list(self._resident.values())
-        else:
-            own = self._resident.get(session_id)
-            candidates = [own] if own else []
-        prompt_tokens = sum([tokens for _, tokens in segments])
-        return max([self._reuse(held, segments, prompt_tokens) for held in candidates], default=0)
+    def arrive(self, row: Request) -> None:
+        """Match the prompt with what its session, or any, holds."""
+        if not row.session_id:
+            return
+        held = self._held.values() if self.shared_prefix else [self._held.get(row.session_id)]
+        found = [h.reuse(row.segments, partial=self.partial_reuse) for h in held if h is not None]
+        _find(row, max(found, default=0))
 
-    def _reuse(self, held: Resident, segments: Sequence[Segment], prompt_tokens: int) -> int:
-        common = min(common_tokens(held.segments, segments), held.kv_tokens)
-        if common < held.kv_tokens and not self.partial_reuse:
-            return 0
-        return min(common, prompt_tokens - 1)
+    def admit(self, row: Request) -> None:
+        """Do nothing: it was known at arrival."""
 
-    def keep(self, session_id: str, segments: tuple[Segment, ...], kv_tokens: int) -> None:
-        """Note what a session holds now; a session without a name keeps nothing."""
-        if session_id:
-            self._resident[session_id] = Resident(segments, kv_tokens)
+    def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
+        """Keep the session; one without a name keeps nothing."""
+        if row.session_id:
+            segments = (*row.segments, answer)
+            self._held[row.session_id] = Resident(
+                segments, row.context_tokens, row.session_id, now_ps
+            )
+
+
+class SlotKv:
+    """Live KV by slot (ds4-server): the slot that a request gets decides what it finds.
+
+    Parameters
+    ----------
+    slot_count
+        Resident sessions (``--batched-session``).
+    partial_reuse
+        As in `SessionKv`. ds4 does not rewind: all live tokens of the slot must be a prefix of the
+        prompt, otherwise nothing is reused (``ds4_server.c``, live token prefix).
+    """
+
+    def __init__(self, slot_count: int, *, partial_reuse: bool = False) -> None:
+        self.slots: list[Resident] = [Resident() for _ in range(slot_count)]
+        self.partial_reuse = partial_reuse
+        self._seen: set[str] = set()
+
+    def arrive(self, row: Request) -> None:
+        """Do nothing: which slot serves it is decided later."""
+
+    def admit(self, row: Request) -> None:
+        """Match the prompt with the slot, and say why the cache was missed."""
+        if row.slot_index < 0:  # a policy without slots
+            return
+        held = self.slots[row.slot_index]
+        cached = held.reuse(row.segments, partial=self.partial_reuse) if row.session_id else 0
+        if not cached and not row.cached_tokens:
+            row.miss_cause = self._cause(row, held)
+        self._seen.add(row.session_id)
+        self.slots[row.slot_index] = Resident((), 0, row.session_id, held.used_ps)
+        _find(row, cached)
+
+    def _cause(self, row: Request, held: Resident) -> str:
+        if not row.session_id or row.session_id not in self._seen:
+            return "first"
+        if held.session_id == row.session_id:
+            return "diverged"
+        if any([slot.session_id == row.session_id for slot in self.slots]):
+            return "other slot"
+        return "evicted"
+
+    def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
+        """Keep prompt and answer in the slot; a request without a session leaves it empty."""
+        if row.slot_index >= 0 and row.session_id:
+            segments = (*row.segments, answer)
+            self.slots[row.slot_index] = Resident(
+                segments, row.context_tokens, row.session_id, now_ps
+            )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sim.errors import InvariantError
+from sim.kv import KvStore
 from sim.layout import Layout
 from sim.lock import RawLock
 from sim.observer import Observer
@@ -33,6 +34,8 @@ class Ledger:
         State that the policy sees; ``kv_free_tokens`` starts as the capacity.
     observer
         Is told what happened.
+    kv
+        What an admitted request finds.
     token_from_prefill
         Whether the work that ends a prompt yields the first token (ds4, vLLM); otherwise the
         next decode work does (mlx-lm).
@@ -47,11 +50,13 @@ class Ledger:
         lock: RawLock,
         view: View,
         observer: Observer,
+        kv: KvStore,
         *,
         token_from_prefill: bool = True,
         save_ps: Callable[[int], int] | None = None,
     ) -> None:
         self.layout, self.lock, self.view, self.observer = layout, lock, view, observer
+        self.kv = kv
         self.token_from_prefill, self.save_ps = token_from_prefill, save_ps
         self.claim = getattr(policy, "claim", None)
         self.has_streams = False
@@ -88,12 +93,13 @@ class Ledger:
         for index, row in enumerate(plan.admit):
             view.waiting.remove(row)
             view.running.append(row)
-            view.kv_free_tokens -= row.context_tokens
-            if row.admit_ps < 0:
-                row.admit_ps = view.now_ps
             row.status = "running"
             if plan.slots:
                 row.slot_index = plan.slots[index]
+            if row.admit_ps < 0:
+                row.admit_ps = view.now_ps
+                self.kv.admit(row)
+            view.kv_free_tokens -= row.context_tokens
             if self.claim is not None and row.left_tokens:
                 row.claim = self.claim(row, view)
             self.observer.admitted(row)

@@ -77,6 +77,20 @@ METRICS: tuple[Metric, ...] = (
         "requests (output_tokens)",
     ),
     Metric(
+        "cache_miss_count",
+        "1",
+        "Requests whose slot held nothing that they could reuse, by cause: first (a new session), "
+        "diverged (the prompt leaves what the slot holds), other slot (the session's KV is in "
+        "another slot), evicted (others took its slot). Engines with slots only.",
+        "requests (miss_cause)",
+    ),
+    Metric(
+        "cache_miss_tokens",
+        "tokens",
+        "Prompt tokens of the cache misses, by cause.",
+        "requests (miss_cause, prompt_tokens)",
+    ),
+    Metric(
         "cache_hit_tokens",
         "tokens",
         "Cached tokens of the requests that started.",

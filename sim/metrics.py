@@ -118,6 +118,21 @@ def counts(results: Results, mask: Mask) -> Summary:
         "cache_hit_tokens": int(r["cached_tokens"][started].sum()),
         "recomputed_tokens": int(r["recomputed_tokens"][mask].sum()),
         "preemption_count": int(r["preemption_count"][mask].sum()),
+        **_cache_misses(r, mask),
+    }
+
+
+def _cache_misses(r: Mapping[str, Any], mask: Mask) -> Summary:
+    """Return misses and their prompt tokens by cause; nothing for engines without slots."""
+    causes = sorted(set(r["miss_cause"][mask]) - {""})
+    found = {cause: mask & (r["miss_cause"] == cause) for cause in causes}
+    if not found:
+        return {}
+    return {
+        "cache_miss_count": {cause: int(missed.sum()) for cause, missed in found.items()},
+        "cache_miss_tokens": {
+            cause: int(r["prompt_tokens"][missed].sum()) for cause, missed in found.items()
+        },
     }
 
 

@@ -64,7 +64,7 @@ class SummaryRecorder:
         """Session ids of finished requests, joined by a zero byte: one text a block."""
         self.columns: list[Ints] = []
         """Fields of finished requests, in the order of `REQUEST_FIELDS`, one array a block."""
-        self.pause_kinds = Names("")
+        self.pause_kinds, self.miss_causes = Names(""), Names("")
         self.jobs: list[tuple[str, int, int, int]] = []
         self.preemptions: list[list[int]] = []
         """Request, instant, instant of the next admission (-1 for never), tokens lost."""
@@ -169,6 +169,7 @@ class SummaryRecorder:
             r.prompt_tokens, r.cached_tokens, r.generated_tokens, r.recomputed_tokens,
             r.context_tokens, r.slot_index, STATUSES.index(r.status),
             r.pause_before_ps, self.pause_kinds.code(r.pause_kind),
+            self.miss_causes.code(r.miss_cause),
         )  # fmt: skip
 
     def _now_ps(self) -> int:

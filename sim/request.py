@@ -39,6 +39,8 @@ class Request:
     recomputed_tokens: int = 0
     """Tokens prefilled a second time after a preemption."""
     slot_index: int = -1
+    miss_cause: str = ""
+    """Why nothing was found in the KV cache: first, diverged, other slot, evicted; else empty."""
     ready_ps: int = 0
     """Earliest start of its next work (host gap, save in progress)."""
     claim: Any = None

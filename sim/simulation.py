@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sim.clients import make_client
 from sim.cost.build import build_cost
-from sim.kv import KvStore
+from sim.kv import KvStore, SessionKv, SlotKv
 from sim.manifest import make_manifest
 from sim.recorder import Recorder, SummaryRecorder
 from sim.results import Results
@@ -63,9 +63,7 @@ def simulate(
         build_cost(scenario.profile, engine),
         engine_options(scenario),
         recorder,
-        kv=KvStore(
-            partial_reuse=scenario.kv.partial_reuse, shared_prefix=scenario.kv.shared_prefix
-        ),
+        kv=_kv_store(scenario),
         seed=used_seed,
         replication=replication,
         fast_forward=fast_forward,
@@ -106,3 +104,10 @@ def engine_options(scenario: Scenario) -> EngineOptions:
         save_s=kv.save_s,
         save_token_s=kv.save_token_s,
     )
+
+
+def _kv_store(scenario: Scenario) -> KvStore:
+    kv, slot_count = scenario.kv, scenario.engine.slot_count
+    if slot_count and getattr(scenario.policy.policy_class, "needs_slots", False):
+        return SlotKv(slot_count, partial_reuse=kv.partial_reuse)
+    return SessionKv(partial_reuse=kv.partial_reuse, shared_prefix=kv.shared_prefix)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.request import Request
+from sim.resident import Resident
 from sim.units import FOREVER_PS
 
 
@@ -18,8 +20,8 @@ class View:
     running: list[Request] = field(default_factory=list)
     """In order of admission."""
     kv_free_tokens: int = FOREVER_PS
-    slot_count: int = 0
-    """Resident sessions (engine setting); 0 when the engine has no slots."""
+    slots: Sequence[Resident] = ()
+    """What each slot holds; those of running requests are in use. Empty without slots."""
     prefill_cap_tokens: int = FOREVER_PS
     """Largest launch (engine setting)."""
     last_kind: str = ""

@@ -13,7 +13,7 @@ from sim.audit import AuditedEngine
 from sim.cost import Cost
 from sim.engine import Engine
 from sim.errors import DeadlockError
-from sim.kv import KvStore
+from sim.kv import KvStore, SessionKv, SlotKv
 from sim.layout import Layout
 from sim.ledger import Ledger
 from sim.lock import RawLock
@@ -97,7 +97,8 @@ class World:
         self.env = simpy.Environment(initial_time=0)
         self.seed, self.replication = seed, replication
         self.options, self.observer = options, observer
-        self.kv = kv or KvStore()
+        slots = options.slot_count
+        self.kv = kv or (SlotKv(slots) if slots else SessionKv())
         self.submit_until_ps = FOREVER_PS if submit_until_s is None else to_ps(submit_until_s)
         self.draws: dict[str, Any] = {}
         """The drawn workload, by client and agent: the same under every policy."""
@@ -114,10 +115,11 @@ class World:
             RawLock(options.barging_probability, self.stream("engine/lock")),
             View(
                 kv_free_tokens=FOREVER_PS if capacity is None else capacity,
-                slot_count=options.slot_count,
+                slots=self.kv.slots,
                 prefill_cap_tokens=options.prefill_cap_tokens or FOREVER_PS,
             ),
             observer,
+            self.kv,
             token_from_prefill=options.first_token == "prefill",
             save_ps=self._save_ps,
         )
@@ -173,8 +175,6 @@ class World:
         """
         prompt_tokens = sum([tokens for _, tokens in segments])
         cached = min(resident_tokens, prompt_tokens - 1)
-        if session_id:
-            cached = max(cached, self.kv.match(session_id, segments))
         request = Request(
             request_id=self._request_count,
             client=client,
@@ -193,6 +193,7 @@ class World:
             _is_endless=output_tokens >= FOREVER_PS,
             _gaps_ps=gaps_ps,
         )
+        self.kv.arrive(request)
         self._request_count += 1
         unfed = 1 if self.options.first_token == "prefill" else 0  # the token sampled last
         if request._is_endless and self._limit_tokens is not None:
@@ -205,7 +206,7 @@ class World:
         def finished(done: Request) -> None:
             del self._open[done.request_id]
             answer = (answer_segment or f"{session_id}/a{turn_index}", done.generated_tokens)
-            self.kv.keep(session_id, (*segments, answer), done.context_tokens)
+            self.kv.keep(done, answer, int(self.env.now))
             if on_finish is not None:
                 on_finish(done)
 

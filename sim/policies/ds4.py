@@ -36,8 +36,14 @@ class Ds4:
         """The quantum is read before the wait, not when the turn starts."""
         decode_reservation: bool = False
         """After a quantum the next turn belongs to decode (pull request 601)."""
+        reuse_min_tokens: int = 0
+        """Below so many common tokens a prompt goes to an empty slot, or to the one that was idle
+        longest (commit 4067320; its threshold is not known, a user's stopgap was 64). 0: the older
+        rule, in which a shared system prompt is enough to take a live slot."""
 
         def __post_init__(self) -> None:
+            if self.reuse_min_tokens < 0:
+                raise ValueError(f"reuse_min_tokens must not be negative: {self.reuse_min_tokens}")
             for name in ("mixed_quantum_tokens", "idle_quantum_tokens"):
                 value = getattr(self, name)
                 if value != "prefill_cap" and value < 1:
@@ -66,10 +72,11 @@ class Ds4:
         now_ps = view.now_ps
         if view.waiting:
             taken = {row.slot_index for row in view.running}
-            free = [slot for slot in range(view.slot_count) if slot not in taken]
-            if free:  # fill the slots and ask again
-                admit = view.waiting[: len(free)]
-                return Plan(admit=admit, slots=free[: len(admit)], until_ps=now_ps)
+            idle = [index for index in range(len(view.slots)) if index not in taken]
+            if idle:  # fill the slots and ask again
+                admit = view.waiting[: len(idle)]
+                slots = [self._take_slot(row, idle, view) for row in admit]
+                return Plan(admit=admit, slots=slots, until_ps=now_ps)
         decoding = [row for row in view.running if not row.left_tokens]
         prompts = [row for row in view.running if row.left_tokens]
         ready = [row for row in decoding if row.ready_ps <= now_ps]
@@ -103,9 +110,20 @@ class Ds4:
         cycle = [work for chunk in chunks for work in (step, chunk)] or [step]
         return Plan(cycle, repeat, late_ps)
 
+    def _take_slot(self, row: Request, idle: list[int], view: View) -> int:
+        """Take the idle slot with the longest common prefix, the lowest of equal ones."""
+        common = [view.slots[index].common_tokens(row.segments) for index in idle]
+        best = max(common)
+        if best >= self.parameters.reuse_min_tokens:
+            return idle.pop(common.index(best))
+        empty = [index for index in idle if not view.slots[index].kv_tokens]
+        index = min(empty or idle, key=lambda index: (view.slots[index].used_ps, index))
+        idle.remove(index)
+        return index
+
     def _turns(self, prompts: list[Request], view: View) -> list[Request]:
         """Round robin: slots in the order after the one that prefilled last."""
-        count, last = view.slot_count, view.last_slot_index
+        count, last = len(view.slots), view.last_slot_index
         return sorted(prompts, key=lambda row: (row.slot_index - last - 1) % count)
 
     def _quantum(self, row: Request, quantum_tokens: int) -> Work:

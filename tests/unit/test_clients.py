@@ -14,9 +14,9 @@ import simpy
 from sim.clients import make_client
 from sim.clients.agents import Turn, draw_turns
 from sim.errors import InputError
-from sim.kv import common_tokens
 from sim.replayed import prefix_segments
 from sim.request import Request
+from sim.resident import common_tokens
 from sim.rng import stream
 from sim.scenario import AgentsClient, ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.trace_file import Row, read_trace

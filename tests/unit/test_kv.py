@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cases import Case, linear_cost, play
-from sim.kv import KvStore, common_tokens
+from sim.kv import SessionKv
 from sim.policies.simple import ChunkParameters, PrefillFirst
+from sim.request import Request
+from sim.resident import common_tokens
 from sim.world import EngineOptions
 
 SYSTEM, USER, ANSWER = ("system", 100), ("u0", 20), ("a0", 30)
@@ -38,39 +40,53 @@ def test_common_tokens_is_symmetric_and_bounded(
     assert common_tokens(one, one) == sum(n for _, n in one)
 
 
-def held(**rules: bool) -> KvStore:
+def request(session_id: str, *segments: tuple[str, int], context_tokens: int = 0) -> Request:
+    tokens = sum(n for _, n in segments)
+    return Request(0, "c", 0, session_id, 0, 0, tokens, 0, tokens, context_tokens, segments)
+
+
+def held(**rules: bool) -> SessionKv:
     """A session that has answered: its last sampled token was never fed."""
-    store = KvStore(**rules)
-    store.keep("one", (SYSTEM, USER, ANSWER), 149)
+    store = SessionKv(**rules)
+    store.keep(request("one", SYSTEM, USER, context_tokens=149), ANSWER, 0)
     return store
+
+
+def found(store: SessionKv, session_id: str, *segments: tuple[str, int]) -> int:
+    row = request(session_id, *segments)
+    store.arrive(row)
+    assert row.left_tokens + row.context_tokens == row.prompt_tokens
+    assert row.context_tokens == row.cached_tokens
+    return row.cached_tokens
 
 
 @pytest.mark.parametrize("partial_reuse", [True, False])
 def test_a_continued_session(partial_reuse: bool) -> None:
     store = held(partial_reuse=partial_reuse)
-    assert store.match("one", (SYSTEM, USER, ANSWER, ("u1", 50))) == 149
+    assert found(store, "one", SYSTEM, USER, ANSWER, ("u1", 50)) == 149
 
 
 def test_a_prompt_that_leaves_the_held_tokens() -> None:
     prompt = (SYSTEM, USER, ("another answer", 30), ("u1", 50))
-    assert held(partial_reuse=True).match("one", prompt) == 120
-    assert held(partial_reuse=False).match("one", prompt) == 0
+    assert found(held(partial_reuse=True), "one", *prompt) == 120
+    assert found(held(partial_reuse=False), "one", *prompt) == 0
 
 
 def test_one_token_is_always_prefilled() -> None:
-    assert held().match("one", (SYSTEM, USER)) == 119
+    assert found(held(), "one", SYSTEM, USER) == 119
 
 
 def test_other_sessions() -> None:
-    assert held().match("two", (SYSTEM, ("v0", 9))) == 0
-    assert held(shared_prefix=True).match("two", (SYSTEM, ("v0", 9))) == 100
-    assert held(shared_prefix=True, partial_reuse=False).match("two", (SYSTEM, ("v0", 9))) == 0
+    prompt = (SYSTEM, ("v0", 9))
+    assert found(held(), "two", *prompt) == 0
+    assert found(held(shared_prefix=True), "two", *prompt) == 100
+    assert found(held(shared_prefix=True, partial_reuse=False), "two", *prompt) == 0
 
 
 def test_a_session_without_a_name_keeps_nothing() -> None:
-    store = KvStore(shared_prefix=True)
-    store.keep("", (SYSTEM,), 100)
-    assert store.match("", (SYSTEM, USER)) == 0
+    store = SessionKv(shared_prefix=True)
+    store.keep(request("", SYSTEM, context_tokens=100), ANSWER, 0)
+    assert found(store, "", SYSTEM, USER) == 0
 
 
 def test_a_turn_prefills_the_fed_part_once() -> None:
