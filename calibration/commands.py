@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -24,7 +25,16 @@ from sim.errors import InputError, Problem
     metavar="NAME",
     help="What the profile says beside its numbers, and the data if none are given.",
 )
-def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> None:
+@click.option(
+    "--set",
+    "stated",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Write a key that no measurement tells into the profile, dotted. Repeatable.",
+)
+def calibrate(
+    data: tuple[Path, ...], output: Path, recipe_name: str | None, stated: tuple[str, ...]
+) -> None:
     """Fit a profile to measurements and report how well they fit.
 
     Several forms of the cost are fitted; the one is kept that says most about measurements which
@@ -33,37 +43,49 @@ def calibrate(data: tuple[Path, ...], output: Path, recipe_name: str | None) -> 
     DATA are CSV files of benchmark steps (kind,tokens,context_tokens,rows,seconds) or of prompts
     that a server prefilled in quanta (prompt_tokens,context_tokens,quantum_tokens,
     prefill_cap_tokens,decode_rows,decode_context_tokens,seconds), each row with
-    machine,model,engine,engine_version,source.
+    machine,model,engine,engine_version,source. tokens of a decode row is its number of steps, never
+    the sum over rows; calibration/data/README.md explains every column and has a sample.
 
     \b
     Example:
       moesim calibrate --recipe ds4-m3-ultra -o ds4-m3-ultra.toml
-      moesim calibrate mybench.csv -o mine.toml
-      moesim run three-agents --profile mine.toml --set engine.slot_count=6
+      moesim calibrate mybench.csv -o mine.toml --set engine.slot_count=6
+      moesim run three-agents --profile mine.toml
     """  # noqa: D301 - click wants the control character itself
     # The scientific stack takes a second to import; `moesim --help` must not wait for it.
     from calibration.comparison import Comparison
-    from calibration.datasets import data_path, read_measurements
+    from calibration.datasets import data_path, names_of, read_measurements
+    from calibration.doubts import doubts
+    from calibration.mistakes import check_one_system
     from calibration.profile_document import profile_document
     from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipe_names
     from calibration.report import report
+    from calibration.stated import state, with_stated
     from calibration.toml_text import toml_text
     from sim.atomic import check_writable, write_text
+    from sim.overrides import parse_override
 
     if not data and recipe_name is None:
         names = [name for name in recipe_names() if find_recipe(name).data]
         message = f"no file given; give files, or --recipe with one of {', '.join(names)}"
         raise InputError(Problem("calibrate", "DATA", message))
     check_writable(output, "--output")
-    recipe = find_recipe(recipe_name or WITHOUT_RECIPE)
+    overrides = [parse_override(text) for text in stated]
+    recipe = with_stated(find_recipe(recipe_name or WITHOUT_RECIPE), overrides)
     paths = data or tuple(data_path(name) for name in recipe.data)
     table = read_measurements(paths)
+    versions_are_stated = "engine_version" in recipe.sections.get("provenance", {})
+    check_one_system(table, names_of(paths), versions_are_stated=versions_are_stated)
     comparison = Comparison(recipe.shapes, prefill_cap_tokens=recipe.prefill_cap_tokens).fit(table)
     name = output.stem if data else recipe.name
     words = ["moesim", "calibrate", *[path.name for path in data]]
     words += ["--recipe", recipe.name] if recipe_name else []
-    command = " ".join([*words, "-o", f"{name}.toml"])
+    words += [word for text in stated for word in ("--set", text)]
+    command = shlex.join([*words, "-o", f"{name}.toml"])
     document = profile_document(comparison, recipe, name, paths, command)
+    state(document, overrides)
     write_text(output, toml_text(document), "--output")
     click.echo(report(comparison, table))
+    for doubt in doubts(comparison.chosen_, names_of(paths)):
+        click.echo(f"\nWARNING: {doubt}", err=True)
     click.echo(f"\nwrote {output}", err=True)

@@ -119,16 +119,22 @@ def _layout(source: str, header: Sequence[str]) -> tuple[Column, ...]:
         raise InputError(Problem(source, "", message, 1))
     columns = RUNS if "quantum_tokens" in header else STEPS
     names = [column.name for column in columns]
-    problems = [
-        Problem(source, column.name, "column is missing", 1)
-        for column in columns
-        if column.default is None and column.name not in header
-    ]
-    if len(problems) == sum(column.default is None for column in columns):
+    required = [column.name for column in columns if column.default is None]
+    missing = [name for name in required if name not in header]
+    if missing == required:
         wanted = ",".join(column.name for column in STEPS if column.default is None)
         message = f"no measurement file; a header looks like {wanted}"
         raise InputError(Problem(source, "", message, 1))
+    problems: list[Problem] = []
+    misnamed: list[str] = []
+    for name in missing:
+        near = get_close_matches(name, [other for other in header if other not in names], 1)
+        misnamed += near
+        hint = f"; is it {near[0]!r}?" if near else ""
+        problems.append(Problem(source, name, f"column is missing{hint}", 1))
     for name in dict.fromkeys(header):
+        if name in misnamed:
+            continue
         if name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else ""

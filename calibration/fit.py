@@ -25,6 +25,9 @@ from sim.errors import CalibrationError, Problem
 
 AT_BOUND = "at its bound: the rows would have it below 0"
 
+FEWEST_ROWS = 6
+"""One for each coefficient that every form has."""
+
 
 class FullForm:
     """Estimator of one form of the cost: a shape of launches, context, decode rows.
@@ -113,8 +116,8 @@ class FullForm:
         Raises
         ------
         CalibrationError
-            No prefill or no decode among them, fewer rows than coefficients, or a chunk would get
-            shorter with more tokens for every candidate.
+            No prefill or no decode among them, too few rows, or a chunk would get shorter with more
+            tokens for every candidate.
         """
         table = table[table["role"] == "fit"].reset_index(drop=True)
         if groups is None:
@@ -254,8 +257,8 @@ def check_enough(table: pd.DataFrame) -> None:
     Raises
     ------
     CalibrationError
-        No prefill or no decode among them, fewer rows than coefficients, or rows of more than one
-        machine, model or engine.
+        No prefill or no decode among them, too few rows, or rows of more than one machine, model
+        or engine.
     """
     problems = [
         Problem("DATA", "kind", f"no {what} measurement with role fit")
@@ -265,8 +268,8 @@ def check_enough(table: pd.DataFrame) -> None:
         )
         if not present
     ]
-    if not problems and len(table) <= len(NAMES):
-        message = f"{len(table)} rows for {len(NAMES) + 1} coefficients; need more"
+    if not problems and len(table) < FEWEST_ROWS:
+        message = f"{len(table)} rows with role fit; at least {FEWEST_ROWS} make a profile"
         problems.append(Problem("DATA", "", message))
     for column in ("machine", "model", "engine"):
         found = sorted(table[column].unique())

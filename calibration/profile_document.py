@@ -56,10 +56,12 @@ def profile_document(
     if problems:
         raise CalibrationError(*problems)
     sections = {
-        "machine": {"name": about["machine"]},
-        "model": {"name": about["model"]},
+        "machine": {},
+        "model": {},
         **{key: value for key, value in recipe.sections.items() if key != "provenance"},
     }
+    for key in ("machine", "model"):
+        sections[key] = {"name": about[key], **sections[key]}
     document = {
         "name": name,
         "kind": "full",

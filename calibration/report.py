@@ -93,6 +93,11 @@ def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
 def _unknown_lines(comparison: Comparison) -> Iterator[str]:
     form, covariance = comparison.chosen_, comparison.covariance_
     yield "What the rows cannot tell:"
+    if len(form.table_) <= form.free_count:
+        yield (
+            f"  how well they fit: {len(form.table_)} rows set {form.free_count} numbers, and none "
+            "is left that could contradict them"
+        )
     for name, why in form.held_.items():
         yield f"  {name}: {why}"
     names = list(covariance)

@@ -25,6 +25,9 @@ from sim.units import to_ps
 CACHE_LOSS = "loss of cache when slots change hands is not modelled yet"
 """While this holds, more or fewer slots cannot be judged."""
 
+_COMMON_SLOT_COUNT = 6
+"""Of the ds4-server that most recordings come from; proposed where none is given."""
+
 
 def faults(tables: ScenarioTables) -> Iterator[tuple[Key, str]]:
     """Yield what is wrong between the clients, as key and message."""
@@ -89,7 +92,11 @@ def faults_with_policy(
     streams = sum(_size(client) for client in tables.clients if _is_stream(client))
     if getattr(policy.policy_class, "needs_slots", False):
         if slots is None:
-            message = f"missing; policy {policy.kind} needs it (the flag --batched-session)"
+            message = (
+                f"missing; policy {policy.kind} needs it: add --set engine.slot_count="
+                f"{max(_COMMON_SLOT_COUNT, streams + 1)} (the number after --batched-session), "
+                "here or at moesim calibrate"
+            )
             yield ("engine", "slot_count"), message
         elif streams >= slots:
             message = (
