@@ -217,11 +217,10 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
-    from sim.cli.basis import outside_warning
     from sim.open_loop import overload_warning
     from sim.scenario import ArrivalsClient
 
-    said = outside_warning([("", outside)])
+    said = [f"outside the measured range: {axis}" for axis in outside]
     for client in done.scenario.clients:
         if isinstance(client, ArrivalsClient):
             overload = overload_warning(done.first, client.name)
