@@ -33,6 +33,19 @@ def check_writable(path: Path, source: str) -> None:
         raise InputError(Problem(source, "", f"folder {str(path.parent)!r} cannot be written"))
 
 
+def check_folder(path: Path, source: str) -> None:
+    """Refuse a path for a folder of files where a file stands, or that cannot work otherwise.
+
+    Raises
+    ------
+    InputError
+        It is a file, or `check_writable` refuses it.
+    """
+    check_writable(path, source)
+    if path.exists() and not path.is_dir():
+        raise InputError(Problem(source, "", f"{str(path)!r} is a file; give a folder"))
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, and move what was written there over it at the end.

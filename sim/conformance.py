@@ -6,6 +6,7 @@ parts with worlds drawn at random.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import zip_longest
 from random import Random
@@ -17,6 +18,9 @@ from sim.errors import InvariantError
 from sim.policies import Policy
 from sim.request import Plan, Request
 from sim.view import View
+
+LONGEST = 300
+"""Of the text of a fault: the first instants tell, not hundreds of them."""
 
 # -- the suite -----------------------------------------------------------------------------------
 
@@ -64,13 +68,19 @@ def check_policy(policy_class: type[Any], *, case_count: int = 40) -> list[str]:
         Made with the defaults of its ``Parameters``, if it has any.
     case_count
         Number of worlds.
+
+    Returns
+    -------
+    list of str
+        One text a law, however many worlds show it; each names the first of them. Numbers do not
+        make two faults different.
     """
 
     def make_policy() -> Policy:
         parameters = getattr(policy_class, "Parameters", None)
         return cast("Policy", policy_class(parameters()) if parameters else policy_class())
 
-    found: list[str] = []
+    found: dict[str, list[tuple[int, str]]] = {}
     for number in range(case_count):
         case = draw_case(
             Random(number).choice,
@@ -78,8 +88,19 @@ def check_policy(policy_class: type[Any], *, case_count: int = 40) -> list[str]:
             memory=getattr(policy_class, "manages_memory", False),
             endless=getattr(policy_class, "never_starves", False),
         )
-        found += [f"world {number}: {text}" for text in faults(case, make_policy)]
-    return found
+        for text in faults(case, make_policy):
+            law = re.sub(r"\d+(\.\d+)?", "#", text.partition(" differ:")[0])
+            found.setdefault(law, []).append((number, _cut(text)))
+    return [f"world {group[0][0]}{_elsewhere(group)}: {group[0][1]}" for group in found.values()]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _elsewhere(group: list[tuple[int, str]]) -> str:
+    others = len({number for number, _ in group}) - 1
+    return f" and {others} other{'s' if others > 1 else ''}" if others else ""
 
 
 class Blindfolded:

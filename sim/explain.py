@@ -15,6 +15,7 @@ from sim.errors import InputError, Problem
 from sim.metric_table import METRIC_BY_NAME, METRICS, Metric
 from sim.replicated import Replicated
 from sim.results import Results, Table
+from sim.scenario import Scenario
 
 MOST_WORKS = 6
 """Works that are listed one by one; the rest is counted."""
@@ -66,7 +67,7 @@ def explain(path: str, run: Replicated) -> Iterator[str]:
     if where and metric.name in ("worst_gap_s", "ttft_s"):
         yield f"{where.strip()}:"
     if metric.name == "worst_gap_s":
-        yield from _worst_gap(results, client)
+        yield from _worst_gap(run, client)
     elif metric.name == "ttft_s":
         yield from _first_token(results, client, value)
     elif not math.isnan(value):
@@ -88,7 +89,8 @@ def _mask(requests: Table, client: str | None) -> NDArray[np.bool_]:
     return np.asarray(requests["client"] == client, dtype=np.bool_)
 
 
-def _worst_gap(results: Results, client: str | None) -> Iterator[str]:
+def _worst_gap(run: Replicated, client: str | None) -> Iterator[str]:
+    results = run.first
     requests = results.table("requests")
     gaps = np.where(_mask(requests, client), requests["worst_gap_s"], np.nan)
     if np.isnan(gaps).all():
@@ -104,6 +106,35 @@ def _worst_gap(results: Results, client: str | None) -> Iterator[str]:
         f"{index + 1} and {index + 2}, from {begin:,.3f} s to {end:,.3f} s"
     )
     yield from _between(results, begin, end, victim)
+    yield from _keys_behind(run.scenario, _chunks(results, begin, end))
+
+
+def _chunks(results: Results, begin: float, end: float) -> list[int]:
+    """Return the sizes of the chunks that ran between two instants, the largest first."""
+    works = results.table("works")
+    inside = (works["end_s"] > begin) & (works["begin_s"] < end) & (works["prefill_tokens"] > 0)
+    return sorted(set(works["prefill_tokens"][inside].tolist()), reverse=True)
+
+
+def _keys_behind(scenario: Scenario, chunks: list[int]) -> Iterator[str]:
+    """Yield which setting made the largest chunk between two tokens as large as it is."""
+    settings, cap = scenario.policy.settings(), scenario.engine.prefill_cap_tokens
+    values = {f"policy.{key}": value for key, value in settings.items() if key.endswith("_tokens")}
+    sizes = {key: cap if value == "prefill_cap" else value for key, value in values.items()}
+    for tokens in chunks:
+        keys = [key for key, value in sizes.items() if value == tokens]
+        if not keys:
+            continue
+        text = f"{tokens:,} = {' = '.join(keys)}"
+        mixed, idle = "policy.mixed_quantum_tokens", "policy.idle_quantum_tokens"
+        if keys == [idle] and (sizes.get(mixed) or tokens) < tokens:
+            if settings.get("stale_quantum"):
+                text += ", read before anybody decoded (policy.stale_quantum)"
+            else:
+                text += ", begun before anybody decoded"
+            text += f"; {mixed.partition('.')[2]} does not limit it"
+        yield text
+        return
 
 
 def _first_token(results: Results, client: str | None, value: float) -> Iterator[str]:

@@ -121,8 +121,8 @@ def find_lever(
         flat = flatten(summary_of(results, scenario))
         gain = 1 - flat.get(objective, math.nan) / now
         if gain >= WORTH:
-            pauses = [each.get("worst_gap_s", math.nan) for each in (values, flat)]
-            found.append(Lever(key, value, gain, *pauses))
+            before, after = (each.get("worst_gap_s", math.nan) for each in (values, flat))
+            found.append(Lever(key, value, gain, before, after))
     best = _nearest([lever for lever in found if lever.is_worth_it])
     if best is not None:
         best = _verified(best, scenario, changed(f"{best.key}={best.value}"), objective, seed)
@@ -147,8 +147,8 @@ def _verified(
     found = paired(objective, base, other)
     if not 1 - found.ratio >= WORTH or found.difference.high >= 0:
         return None
-    pauses = [each.mean("worst_gap_s") for each in (base, other)]
-    return Lever(lever.key, lever.value, 1 - found.ratio, *pauses, base.count)
+    before, after = (each.mean("worst_gap_s") for each in (base, other))
+    return Lever(lever.key, lever.value, 1 - found.ratio, before, after, base.count)
 
 
 def _loses_cache(*scenarios: Scenario) -> bool:

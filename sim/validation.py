@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from types import UnionType
@@ -13,7 +14,8 @@ from pydantic_core import ErrorDetails
 from sim.documents import Document, did_you_mean, short
 from sim.errors import Problem
 from sim.lines import Key
-from sim.policies import flag_tables
+from sim.policies import find_policy, flag_tables, policy_names
+from sim.settings import EngineSettings, KvSettings
 
 LATER: dict[Key, str] = {
     ("streaming",): "experts outside memory are not modelled yet",
@@ -204,6 +206,13 @@ def _unknown(key: Key, known: list[str]) -> str:
     plain = name.lower().strip("-").replace("-", "_")
     if said := _flag_behind(show(key), plain):
         return said
+    if not known:  # only a policy may have none
+        return (
+            "the policy has no settings; its class can declare some: a nested frozen dataclass "
+            "Parameters, and __init__(self, parameters)"
+        )
+    if len(key) == 1 and (dotted := _dotted(plain)):
+        return f"unknown key. Did you mean {dotted}?"
     for ending, (unit, advice) in _UNITS.items():
         right = plain.removesuffix(ending) + unit
         if plain.endswith(ending) and right in known:
@@ -213,6 +222,22 @@ def _unknown(key: Key, known: list[str]) -> str:
         return f"unknown key. Did you mean {longer[0]}?"
     hint = did_you_mean(plain, known)
     return f"unknown key{hint}" if hint else f"unknown key; known here: {', '.join(known)}"
+
+
+def _dotted(name: str) -> str:
+    """Return the key of a table that a name without its table stands for; empty if none or many."""
+    tables: dict[str, list[str]] = {
+        "engine": list(EngineSettings.model_fields),
+        "kv": list(KvSettings.model_fields),
+        "policy": [
+            field.name
+            for kind in policy_names()
+            if (parameters := getattr(find_policy(kind), "Parameters", None)) is not None
+            for field in dataclasses.fields(parameters)
+        ],
+    }
+    keys = {f"{table}.{key}" for table, names in tables.items() for key in names if key == name}
+    return keys.pop() if len(keys) == 1 else ""
 
 
 def _flag_behind(key: str, plain: str) -> str:

@@ -120,8 +120,18 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, DeadlockError):
         return f"error: the scenario can never finish: {error}", BAD_INPUT
     if isinstance(error, InvariantError):
+        from sim.cli.blame import policy_of
+
+        if mine := policy_of(error):
+            name = mine.rpartition(":")[2]
+            ask = f"This is a fault of the policy {mine}: moesim.check_policy({name}) says more."
+            return f"error: {error}\n{ask}", BAD_INPUT
         ask = "This is a fault of moesim or of a policy: please report it with scenario and seed."
         return f"error: {error}\n{ask}", BUG
+    from sim.cli.blame import policy_line
+
+    if said := policy_line(error):
+        return f"error: {said}", BAD_INPUT
     return "", 0
 
 

@@ -6,13 +6,33 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from sim.cli.rows import INSTEAD, ROWS, UNLIKE, Row, figure_of, rows_of
-from sim.cli.wording import change, factor, span
+from sim.cli.wording import change, factor, percent, span
 from sim.experiment import paired
 from sim.recorded import RecordedFigure, find_recorded, find_recorded_ratios
 from sim.replicated import Replicated
 
 SHORT = 0.95
 """A simulated ratio below this share of the recorded one falls short of it."""
+FAR = 0.5
+"""A simulated value that is further from the recorded one says little of sizes."""
+
+
+def trust(done: Sequence[Replicated]) -> str:
+    """Return a warning where the model is far off what was recorded, else nothing."""
+    worst, title = 0.0, ""
+    for each in done:
+        figures = find_recorded(each.scenario)
+        for row in rows_of(each, figures):
+            figure = figure_of(row, figures)
+            if figure is None or row.unlike or figure.role == "contradicted" or not figure.value:
+                continue
+            gap = each.mean(row.metric) / figure.value - 1
+            if abs(gap) > max(FAR, abs(worst)):
+                worst, title = gap, row.title.removesuffix(", union")
+    if not title:
+        return ""
+    off = percent(abs(worst))
+    return f" The model is {off} off the recorded {title}: trust the order, not the size."
 
 
 def ratio_lines(done: Sequence[Replicated]) -> Iterator[str]:

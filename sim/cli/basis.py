@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sim.recorded import RecordedFigure
 from sim.scenario import Scenario
@@ -40,6 +41,35 @@ def is_outside(metric: str, outside: Sequence[Outside]) -> bool:
 def mark(metric: str, outside: Sequence[Outside]) -> str:
     """Return the mark of a metric outside the measured range, empty inside."""
     return MARK if is_outside(metric, outside) else ""
+
+
+def outside_warning(named: Sequence[tuple[str, Sequence[Outside]]]) -> list[str]:
+    """Return one warning of all axes on which settings left the measured range, or none.
+
+    Parameters
+    ----------
+    named
+        Name of each setting and its axes.
+    """
+    axes = dict.fromkeys(axis.axis for _, found in named for axis in found)
+    said = []
+    for axis in axes:
+        here = [(name, each) for name, found in named for each in found if each.axis == axis]
+        least = min(each.share for _, each in here)
+        widest = max((each for _, each in here), key=lambda each: each.share)
+        text = str(
+            replace(
+                widest,
+                low=min(each.low for _, each in here),
+                high=max(each.high for _, each in here),
+            )
+        )
+        if f"{least:.0%}" != f"{widest.share:.0%}":
+            text = text.replace(f"({widest.share:.0%}", f"({least:.0%} to {widest.share:.0%}")
+        if len(here) < len(named):
+            text += f" in {', '.join(name for name, _ in here)}"
+        said.append(text)
+    return [f"outside the measured range: {'; '.join(said)}"] if said else []
 
 
 def basis_of(

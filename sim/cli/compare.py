@@ -16,12 +16,14 @@ from sim.cli.options import (
     engine_options,
     json_option,
     say_of_replications,
+    say_written,
     warn,
     workload_options,
     write_json,
 )
 
 if TYPE_CHECKING:
+    from sim.cli.choice import Choice
     from sim.cli.gate import Finding
     from sim.cli.grid import Setting
     from sim.replicated import Replicated
@@ -69,6 +71,13 @@ DEFAULT_REPLICATIONS = 10
     metavar="CONDITION",
     help="Exit 1 if, for instance, 'worst_gap_s>+10%' against the first setting; repeatable.",
 )
+@click.option(
+    "--keep",
+    "kept",
+    multiple=True,
+    metavar="CONDITION",
+    help="Rank only settings that keep, for instance, 'worst_gap_s<2.5'; repeatable.",
+)
 def compare(
     scenario_name: str,
     overrides: tuple[str, ...],
@@ -82,6 +91,7 @@ def compare(
     markdown_path: Path | None,
     baseline_path: Path | None,
     conditions: tuple[str, ...],
+    kept: tuple[str, ...],
 ) -> int:
     r"""Simulate SCENARIO under several settings, on the same workload.
 
@@ -91,6 +101,7 @@ def compare(
       moesim compare three-agents --policy ds4 --policy prefill-first --markdown table.md
       moesim compare three-agents --baseline before.json --fail-if 'worst_gap_s>+10%'
     """
+    from sim.cli.choice import choose, parse_keep
     from sim.cli.gate import parse_condition, read_baseline
     from sim.cli.grid import settings_of
     from sim.errors import InputError, Problem
@@ -98,6 +109,7 @@ def compare(
     check_output(json_path, "--json")
     check_output(markdown_path, "--markdown")
     wanted = [parse_condition(text) for text in conditions]
+    limits = [parse_keep(text) for text in kept]
     baseline = None if baseline_path is None else read_baseline(baseline_path)
     settings = settings_of(policies, grids)
     if len(settings) < 2 and baseline is None:
@@ -108,6 +120,7 @@ def compare(
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
     options += [("--with", text) for text in grids] + engine_options(done[0].scenario)
     options += [("--set", text) for text in overrides]
+    options += [("--keep", text) for text in kept]
     options += [("--profile", profile), ("--seed", seed)]
     options += [("--replications", None if replications == DEFAULT_REPLICATIONS else replications)]
     command = canonical_command("compare", scenario_name, options)
@@ -118,19 +131,21 @@ def compare(
     _warn(done, outside)
     if done[0].is_interrupted:  # the screen says itself when nothing is random
         say_of_replications(done[0], replications)
+    choice = choose(done, limits)
     findings = _findings(wanted, done, baseline)
     if json_path is not None:
-        write_json(json_path, _document(done, command, outside, findings))
+        write_json(json_path, _document(done, command, outside, findings, choice))
     from sim.cli.comparison import comparison_screen, markdown_table
 
     if markdown_path is not None:
         from sim.atomic import write_text
 
-        write_text(markdown_path, markdown_table(done, outside, command), "--markdown")
+        write_text(markdown_path, markdown_table(done, outside, command, choice), "--markdown")
+        say_written(markdown_path)
     if json_path != "-":
         from sim.cli.terminal import show
 
-        screen = comparison_screen(done, outside, settings, invocation)
+        screen = comparison_screen(done, outside, settings, invocation, choice)
         show(*screen, *[each.message for each in findings])
     else:
         for each in findings:
@@ -162,14 +177,11 @@ def _simulate(
 
 
 def _warn(done: list[Replicated], outside: list[list[Outside]]) -> None:
+    from sim.cli.basis import outside_warning
+
     said = [note for each in done for note in each.scenario.notes]
-    where: dict[str, list[str]] = {}
-    for each, axes in zip(done, outside, strict=True):
-        for axis in axes:
-            where.setdefault(f"outside the measured range: {axis}", []).append(each.name)
-    for text, names in where.items():
-        said.append(text if len(names) == len(done) else f"{', '.join(names)}: {text}")
-    warn(*said)
+    named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
+    warn(*said, *outside_warning(named))
 
 
 def _findings(
@@ -178,9 +190,11 @@ def _findings(
     from sim.cli.gate import judge
 
     base = done[0].values if baseline is None else baseline[1]
-    others = done[1:] if baseline is None else done
     return [
-        judge(condition, base, each.values, each.name) for condition in wanted for each in others
+        judge(condition, base, each.values, each.name)
+        for condition in wanted
+        # A change is against the first; a level holds for it, too.
+        for each in (done[1:] if baseline is None and condition.is_change else done)
     ]
 
 
@@ -189,6 +203,7 @@ def _document(
     command: str,
     outside: list[list[Outside]],
     findings: list[Finding],
+    choice: Choice,
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -220,8 +235,11 @@ def _document(
             for each, axes in zip(done, outside, strict=True)
         ],
         "differences": [asdict(each) for each in paired_differences(done, base)],
-        "ranking": ranking(done, objective(base.scenario)),
-        "verdict": verdict(done),
+        "ranking": []
+        if choice.is_load or choice.withheld
+        else ranking(choice.ranked, objective(base.scenario)),
+        "keep": [asdict(each) for each in choice.kept],
+        "verdict": verdict(done, choice),
         "is_deterministic": base.is_deterministic,
         "is_interrupted": base.is_interrupted,
         "fail_if": [

@@ -9,10 +9,12 @@ from rich.console import RenderableType
 
 from sim.cli.against import notes_of, ratio_lines, recorded_lines
 from sim.cli.basis import MARK, mark
+from sim.cli.choice import Choice
 from sim.cli.grid import Setting
 from sim.cli.interpolation import interpolation_lines
 from sim.cli.invocation import Invocation
 from sim.cli.rows import (
+    INSTEAD,
     PARTS,
     Row,
     agent_group,
@@ -33,6 +35,8 @@ from sim.replicated import Replicated
 from sim.validity import Outside
 
 MOST_COLUMNS = 4
+LONGEST_HEAD = 16
+"""Longer names of settings stand above the table, their numbers in it."""
 Line = tuple[str, ...]
 Axes = Sequence[Sequence[Outside]]
 """Of each setting: the axes on which it left the measured range."""
@@ -43,6 +47,7 @@ def comparison_screen(
     outside: Axes,
     settings: Sequence[Setting],
     invocation: Invocation,
+    choice: Choice,
 ) -> list[RenderableType]:
     """Return the screen.
 
@@ -56,24 +61,40 @@ def comparison_screen(
         What each was made by.
     invocation
         What was typed, but for what differs between the settings.
+    choice
+        Which settings may win.
     """
-    parts: list[RenderableType] = [verdict(done)]
-    for heads, lines in tables_of(done, outside):
+    parts: list[RenderableType] = [verdict(done, choice)]
+    is_numbered = numbered([each.name for each in done])
+    if is_numbered:
+        parts += [f"({number}) {each.name}" for number, each in enumerate(done, 1)]
+    for heads, lines in tables_of(done, outside, is_numbered):
         table = make_table(heads, ["left", *["right"] * (len(heads) - 1)])  # type: ignore[list-item]
         for line in lines:
             table.add_row(*line)
         parts.append(table)
     parts += [*ratio_lines(done), *interpolation_lines(done), *notes_of(done)]
-    parts += [*_ranking_lines(done), basis_line(done, outside)]
-    parts.append(f"next: {_next_command(done, settings, invocation)}")
+    parts += [*choice.lines(), *_ranking_lines(choice), basis_line(done, outside)]
+    parts.append(f"next: {_next_command(done, settings, invocation, choice)}")
     return parts
 
 
-def tables_of(done: Sequence[Replicated], outside: Axes) -> Iterator[tuple[list[str], list[Line]]]:
+def numbered(names: Sequence[str]) -> bool:
+    """Return whether headings are too long to stand side by side and become numbers."""
+    return max(map(len, _columns(names)[1])) > LONGEST_HEAD
+
+
+def tables_of(
+    done: Sequence[Replicated], outside: Axes, is_numbered: bool = False
+) -> Iterator[tuple[list[str], list[Line]]]:
     """Yield heads and lines, a few settings at a time."""
     for start in range(0, len(done), MOST_COLUMNS):
         chosen = slice(start, start + MOST_COLUMNS)
-        yield table_of(done[chosen], outside[chosen])
+        heads, lines = table_of(done[chosen], outside[chosen])
+        if is_numbered:
+            numbers = range(start + 1, start + 1 + len(done[chosen]))
+            heads = ["", *[f"({number})" for number in numbers], *heads[1 + len(numbers) :]]
+        yield heads, lines
 
 
 def table_of(done: Sequence[Replicated], outside: Axes) -> tuple[list[str], list[Line]]:
@@ -96,14 +117,19 @@ def table_of(done: Sequence[Replicated], outside: Axes) -> tuple[list[str], list
     return heads, lines
 
 
-def markdown_table(done: Sequence[Replicated], outside: Axes, command: str) -> str:
+def markdown_table(done: Sequence[Replicated], outside: Axes, command: str, choice: Choice) -> str:
     """Return the comparison as Markdown, with its manifest."""
-    blocks = [f"**{verdict(done)}**"]
+    blocks = [f"**{verdict(done, choice)}**"]
     for heads, lines in tables_of(done, outside):
         rule = ["---", *["---:"] * (len(heads) - 1)]
         rows = [heads, rule, *lines]
         blocks.append("\n".join(f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows))
-    said = [*ratio_lines(done), *interpolation_lines(done), basis_line(done, outside)]
+    said = [
+        *ratio_lines(done),
+        *interpolation_lines(done),
+        *choice.lines(),
+        basis_line(done, outside),
+    ]
     blocks.append("\n".join(f"- {_plain(line)}" for line in said))
     base = done[0]
     facts = make_manifest(base.scenario, seed=base.seed, replications=base.count, command=command)
@@ -128,7 +154,11 @@ def _rows(
     for each, figures in zip(done, recorded, strict=True):
         for row in rows_of(each, figures):
             found.setdefault(row.metric, row)
-    yield from found.values()
+    instead = {usual: other for usual, other in INSTEAD.items() if other.metric in found}
+    doubled = [other.metric for usual, other in instead.items() if usual in found]
+    for metric, row in found.items():  # one definition of a metric a screen
+        if metric not in doubled:
+            yield instead.get(metric, row)
 
 
 def _columns(names: Sequence[str]) -> tuple[str, list[str]]:
@@ -160,8 +190,9 @@ def _say_change(found: Difference, base: float, *, is_speed: bool) -> str:
     return f"{text} ({edges})" if low < high else text
 
 
-def _ranking_lines(done: Sequence[Replicated]) -> Iterator[str]:
-    if len(done) < 3:
+def _ranking_lines(choice: Choice) -> Iterator[str]:
+    done = choice.ranked
+    if len(done) < 3 or choice.is_load or choice.withheld:
         return
     metric, by_name = objective(done[0].scenario), {each.name: each for each in done}
     order = ranking(done, metric)
@@ -200,13 +231,17 @@ def basis_line(done: Sequence[Replicated], outside: Axes) -> str:
 
 
 def _next_command(
-    done: Sequence[Replicated], settings: Sequence[Setting], invocation: Invocation
+    done: Sequence[Replicated],
+    settings: Sequence[Setting],
+    invocation: Invocation,
+    choice: Choice,
 ) -> str:
     if len(done) > 1 and all_equal(done):
         more = more_agents(done[0], invocation)
         if more is not None:
             return more.command("compare", *_varied(settings))
-    best = ranking(done, objective(done[0].scenario))[0]
+    best = ranking(choice.ranked or done, objective(done[0].scenario))[0]
+    best = done[-1].name if choice.is_load else best
     chosen = next(at for at, each in enumerate(done) if each.name == best)
     setting = settings[chosen]
     metric = "ttft_s" if math.isnan(done[chosen].mean("worst_gap_s")) else "worst_gap_s"

@@ -34,6 +34,10 @@ class Condition:
     relative: bool
     is_change: bool
 
+    def holds(self, value: float) -> bool:
+        """Return whether a value is beyond the limit."""
+        return value > self.limit if self.above else value < self.limit
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -45,8 +49,8 @@ class Finding:
     message: str
 
 
-def parse_condition(text: str) -> Condition:
-    """Return the condition of a ``--fail-if``.
+def parse_condition(text: str, option: str = "--fail-if") -> Condition:
+    """Return the condition of an option.
 
     Raises
     ------
@@ -56,10 +60,10 @@ def parse_condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     if not found:
         message = "expected METRIC>+10%, METRIC<-5%, METRIC>+0.5 or METRIC>2.5 (in quotes)"
-        raise InputError(Problem(f"--fail-if {text}", "", message))
+        raise InputError(Problem(f"{option} {text}", "", message))
     if found["percent"] and not found["sign"]:
         message = f"a percentage is a change: write {found['side']}+{found['size']}%"
-        raise InputError(Problem(f"--fail-if {text}", "", message))
+        raise InputError(Problem(f"{option} {text}", "", message))
     from sim.explain import find_metrics
 
     find_metrics(found["metric"])
@@ -110,8 +114,8 @@ def judge(
             raise InputError(Problem(f"--fail-if {condition.text}", condition.metric, message))
     estimate, low, high = found.mean / scale, found.low / scale, found.high / scale
     edge = low if condition.above else high
-    beyond = _beyond(estimate, condition)
-    failed = beyond and (math.isnan(edge) or _beyond(edge, condition))
+    beyond = condition.holds(estimate)
+    failed = beyond and (math.isnan(edge) or condition.holds(edge))
     known = "one run, no interval" if math.isnan(edge) else f"95 %: {say(low)} to {say(high)}"
     verdict = "FAILED" if failed else "not certain, passed" if beyond else "passed"
     message = f"{verdict}: {condition.text} in {name}: {say(estimate)} ({known})"
@@ -149,10 +153,6 @@ def _known(values: Floats | None) -> bool:
 def _paired(base: Floats, other: Floats) -> tuple[Floats, Floats]:
     count = min(len(base), len(other))
     return base[:count], other[:count]
-
-
-def _beyond(value: float, condition: Condition) -> bool:
-    return value > condition.limit if condition.above else value < condition.limit
 
 
 def _signed(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from sim.cli.choice import differing_keys
 from sim.cli.wording import change, percent
 from sim.recorded import find_recorded, settings_of
 from sim.replicated import Replicated
@@ -57,17 +58,14 @@ def interpolation_lines(done: Sequence[Replicated]) -> Iterator[str]:
 
 def _numbers(done: Sequence[Replicated]) -> tuple[str, dict[float, Replicated]] | None:
     """Return the only key in which settings differ and the runs by its value, if it is positive."""
-    flat = [settings_of(each.scenario) for each in done]
-    keys = [
-        key
-        for key in dict.fromkeys(key for values in flat for key in values)
-        if any(values.get(key) != flat[0].get(key) for values in flat)
-    ]
-    if len(keys) != 1 or len(done) < 3:
+    keys = differing_keys(done)
+    if len(keys) != 1 or len(done) < 3 or not keys[0].startswith(("policy.", "engine.")):
+        return None
+    if not keys[0].endswith("_tokens"):  # the law of chunks speaks of sizes in tokens alone
         return None
     runs: dict[float, Replicated] = {}
-    for values, each in zip(flat, done, strict=True):
-        value = values.get(keys[0])
+    for each in done:
+        value = settings_of(each.scenario).get(keys[0])
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             return None
         runs[value] = each

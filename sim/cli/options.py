@@ -126,6 +126,12 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     from sim.atomic import write_text
 
     write_text(Path(path), text, "--json")
+    say_written(path)
+
+
+def say_written(path: Path | str) -> None:
+    """Say on stderr what was written."""
+    click.echo(f"wrote {path}", err=True)
 
 
 def json_text(document: dict[str, Any]) -> str:

@@ -71,6 +71,16 @@ UNLIKE = (
 )
 
 
+def metric_of(text: str) -> str:
+    """Return the path of the metric that a label of a screen stands for, else the text itself."""
+    plain = " ".join(text.lower().split())
+    labels = {row.title: row.metric for row in (*ROWS, *INSTEAD.values())}
+    labels |= {title: f"{metric}.mean" for title, metric in PARTS.items()}
+    labels |= {"task time": "task_s.mean", "first token": "ttft_s.mean"}
+    labels |= {title.partition(",")[0]: metric for title, metric in labels.items()}
+    return labels.get(plain, text)
+
+
 def variants(results: Results) -> dict[str, float]:
     """Return the variants of metrics that recorded figures are given in."""
     return {_DECODE_ALL.path: _DECODE_ALL.value(results)}

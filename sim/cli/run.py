@@ -16,6 +16,7 @@ from sim.cli.options import (
     engine_options,
     json_option,
     say_of_replications,
+    say_written,
     warn,
     workload_options,
     write_json,
@@ -97,12 +98,17 @@ def run(
       moesim run my.toml --replications auto --json result.json
     """
     check_output(json_path, "--json")
-    check_output(out_path, "--out")
+    if out_path is not None:
+        from sim.atomic import check_folder
+
+        check_folder(out_path, "--out")
     invocation = Invocation(scenario_name, overrides, policy, profile, seed, engine_args)
     scenario = invocation.load()
     if explained is not None:
+        from sim.cli.rows import metric_of
         from sim.explain import find_metrics
 
+        explained = metric_of(explained)
         find_metrics(explained)
     chosen = _variants(variant_texts, scenario)
     if check:
@@ -138,6 +144,7 @@ def run(
         from sim.result_files import write_parquet
 
         write_parquet(done.first, out_path)
+        say_written(f"{out_path}{' (the first workload)' if done.count > 1 else ''}")
     if json_path is not None:
         write_json(json_path, _document(done, outside, recorded, chosen))
     if json_path == "-":
@@ -217,10 +224,11 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
+    from sim.cli.basis import outside_warning
     from sim.open_loop import overload_warning
     from sim.scenario import ArrivalsClient
 
-    said = [f"outside the measured range: {axis}" for axis in outside]
+    said = outside_warning([("", outside)])
     for client in done.scenario.clients:
         if isinstance(client, ArrivalsClient):
             overload = overload_warning(done.first, client.name)

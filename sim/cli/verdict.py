@@ -7,45 +7,74 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sim.cli.against import trust
+from sim.cli.choice import Choice, load_words
 from sim.cli.rows import objective, objective_name
 from sim.cli.wording import change, seconds
-from sim.experiment import paired, ranking
+from sim.experiment import Difference, paired, ranking
 from sim.replicated import Replicated
 
 SAME_PAUSE = 0.05
 
 
-def verdict(done: Sequence[Replicated]) -> str:
+def verdict(done: Sequence[Replicated], choice: Choice) -> str:
     """Return which setting is best, how sure that is, and what it costs in pauses.
 
     Parameters
     ----------
     done
         Every setting; the first is the base.
+    choice
+        Which of them may win.
     """
     base = done[0]
     metric, name = objective(base.scenario), objective_name(base.scenario)
     if len(done) == 1:
         return f"{base.name}: {name} {seconds(base.mean(metric))}."
-    best_name = ranking(done, metric)[0]
-    best = next(each for each in done if each.name == best_name)
-    rest = [each for each in done if each is not best]
     if all_equal(done):
         return f"All settings give the same results: {_subject(done)} does nothing here."
+    if choice.withheld:
+        return choice.withheld
+    if choice.is_load:
+        last = done[-1]
+        text = f"{load_words(done)}: {_changed(base, last)[0]}{_pause(base, last)}."
+        return f"{text}{trust(done)}"
+    best_name = ranking(choice.ranked, metric)[0]
+    best = next(each for each in choice.ranked if each.name == best_name)
+    rest = [each for each in choice.ranked if each is not best]
+    limits = " and ".join(dict.fromkeys(each.condition for each in choice.kept))
+    if not rest:
+        free = min(done, key=lambda each: each.mean(metric))
+        text = f"Only {best.name} keeps {limits}: {name} {seconds(best.mean(metric))}"
+        if free is not best:
+            cost = change(paired(metric, free, best).ratio - 1)
+            text += f", {cost} against {_short(free.name, best.name)}, which does not"
+        return f"{text}.{trust(done)}"
     # Of two, the one that was listed first is what the other is measured against.
-    against = base if best is not base else min(rest, key=lambda each: each.mean(metric))
-    found = paired(metric, against, best)
-    scale = against.mean(metric)
-    low, high = found.difference.low / scale, found.difference.high / scale
-    text = f"{best.name} against {_short(against.name, best.name)}: "
-    text += f"{name} {change(found.ratio - 1)}"
-    if low < high:
-        text += f" (95 %: {100 * low:+.0f} to {100 * high:+.0f} %)"
-        if low <= 0 <= high:
-            return f"No winner that {found.difference.count} workloads can tell: {text}."
+    against = (
+        base if best is not base and base in rest else min(rest, key=lambda each: each.mean(metric))
+    )
+    change_text, is_sure, found = _changed(against, best)
+    text = f"{best.name} against {_short(against.name, best.name)}: {change_text}"
+    among = f" of {len(choice.ranked)} that keep {limits}" if limits else ""
+    if not is_sure:
+        return f"No winner{among} that {found.difference.count} workloads can tell: {text}.{trust(done)}"
+    if found.difference.low < found.difference.high:
         wins = round(found.share_below * found.difference.count)
         text += f", shorter in {wins} of {found.difference.count} workloads"
-    return f"{text}{_pause(against, best)}."
+    text = f"Best{among}: {text}" if among else text
+    return f"{text}{_pause(against, best)}.{trust(done)}"
+
+
+def _changed(against: Replicated, other: Replicated) -> tuple[str, bool, Difference]:
+    """Return the change of the objective in words, and whether its sign is sure."""
+    metric = objective(against.scenario)
+    found, scale = paired(metric, against, other), against.mean(metric)
+    low, high = found.difference.low / scale, found.difference.high / scale
+    text = f"{objective_name(against.scenario)} {change(found.ratio - 1)}"
+    if low < high:
+        text += f" (95 %: {100 * low:+.0f} to {100 * high:+.0f} %)"
+    return text, not low <= 0 <= high or low == high, found
 
 
 def _pause(against: Replicated, best: Replicated) -> str:

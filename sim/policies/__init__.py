@@ -19,6 +19,8 @@ from sim.request import Plan
 from sim.view import View
 
 GROUP = "moesim.policies"
+FROM_FILE = "moesim_policy_"
+"""Begins the name of the module of a policy that comes from a file."""
 
 
 class Policy(Protocol):
@@ -89,7 +91,7 @@ def _from_file(kind: str) -> type[Any]:
     path = Path(file)
     if not path.is_file():
         raise UnknownPolicyError(Problem(file, "policy.kind", "no such file"))
-    spec = importlib.util.spec_from_file_location(f"moesim_policy_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{FROM_FILE}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UnknownPolicyError(Problem(file, "policy.kind", "not a Python file"))
     module = importlib.util.module_from_spec(spec)

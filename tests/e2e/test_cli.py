@@ -239,7 +239,7 @@ def test_groups_of_clients_have_their_own_waits() -> None:
 def test_the_lever_stays_on_the_map_and_is_held_against_several_workloads() -> None:
     first, *_, lever, _ = moesim("run", "three-agents").stdout.splitlines()
     assert "(5 workloads)" in first
-    assert f"{QUANTUM}=2048" in lever
+    assert re.search(r"quantum(_tokens=| )2048 ", lever)
     for name in ("fragmentation", "idle-probe"):
         done = moesim("run", name).stdout
         assert not re.search(r"=(8192|16384|24576|32768)", done), done
@@ -359,6 +359,66 @@ def test_a_policy_from_another_engine_is_noted() -> None:
     assert "different engines" in done.stderr
 
 
+BAD_POLICIES = """from sim.request import Plan, Work
+
+
+class Raises:
+    def decide(self, view):
+        if not view.waiting:
+            return Plan(until_ps=view.now_ps + 1)
+        return 1 / 0
+
+
+class Overdraws:
+    def decide(self, view):
+        rows = [*view.running, *view.waiting]
+        return Plan([Work([(rows[0], 10**9)])], repeat=1, admit=view.waiting[:])
+"""
+
+
+def test_a_policy_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD_POLICIES)
+    line = refused("run", SMALL, "--policy", f"{path}:Raises")
+    assert line.startswith("error: bad.py line 8 in decide: ZeroDivisionError: division by zero at")
+    assert re.search(r" at t=[\d.]+ s\n$", line)
+    said = refused("run", SMALL, "--policy", f"{path}:Overdraws")
+    assert "a fault of the policy bad.py:Overdraws: moesim.check_policy(Overdraws)" in said
+    said = refused("run", SMALL, "--policy", f"{path}:Raises", "--set", "policy.x=3")
+    assert "nested frozen dataclass Parameters" in said
+
+
+def test_what_was_written_is_said_and_files_are_not_taken_for_folders(tmp_path: Path) -> None:
+    out, path = tmp_path / "frames", tmp_path / "a.json"
+    options = ["--out", str(out), "--json", str(path), "--replications", "2"]
+    done = moesim("run", "one-agent", *options)
+    assert f"wrote {out} (the first workload)\n" in done.stderr
+    assert f"wrote {path}\n" in done.stderr
+    assert "is a file" in refused("run", SMALL, "--out", str(path))
+    table = tmp_path / "t.md"
+    done = moesim("compare", SMALL, "--with", f"{QUANTUM}=1,2", "--markdown", str(table))
+    assert f"wrote {table}\n" in done.stderr
+
+
+def test_labels_of_the_screen_and_short_keys_are_understood() -> None:
+    text = moesim("run", "cold-probe", "--explain", "Longest pause").stdout
+    assert "worst_gap_s [s]: " in text
+    assert "128 = policy.mixed_quantum_tokens\n" in text
+    assert "decode_tokens_per_s" in moesim("run", SMALL, "--explain", "decode speed").stdout
+    said = refused("compare", SMALL, "--with", "mixed_quantum_tokens=128,512")
+    assert f"Did you mean {QUANTUM}?" in said
+    assert "Did you mean engine.slot_count?" in refused("run", SMALL, "--set", "slot_count=3")
+
+
+def test_the_key_behind_the_longest_pause_is_named() -> None:
+    text = moesim("run", "three-agents", "--explain", "worst_gap_s").stdout
+    assert re.search(
+        r"2,048 = policy.idle_quantum_tokens, read before anybody decoded "
+        r"\(policy.stale_quantum\); mixed_quantum_tokens does not limit it",
+        text,
+    )
+
+
 # -- compare ------------------------------------------------------------------------------------
 
 
@@ -436,6 +496,71 @@ def test_the_json_of_a_comparison_holds_differences_and_verdict() -> None:
     assert difference["difference"]["low"] > 0
     assert document["ranking"][0] == "mixed_quantum_tokens=2048"
     assert document["settings"][0]["uncertainty"]["source"] == "seeds"
+
+
+def test_limits_decide_who_is_ranked() -> None:
+    command = ["compare", "cold-probe", "--with", f"{QUANTUM}=128,512,2048"]
+    text = moesim(*command, "--keep", "worst_gap_s<2.5").stdout
+    assert text.startswith("Best of 2 that keep worst_gap_s<2.5: mixed_quantum_tokens=512 ")
+    assert "mixed_quantum_tokens=2048: 4.16, 4.16 (not kept)" in text
+    text = moesim(*command, "--keep", "worst_gap_s<1").stdout
+    assert text.startswith("Only mixed_quantum_tokens=128 keeps worst_gap_s<1: request time 113 s")
+    done = moesim(*command, "--keep", "worst_gap_s<0.1", "--json", "-")
+    document = json.loads(done.stdout)
+    assert document["verdict"].startswith("No setting keeps worst_gap_s<0.1: the nearest is mixed_")
+    assert document["ranking"] == []
+    assert [each["kept"] for each in document["keep"]] == [False] * 3
+    assert "expected a level" in refused(*command, "--keep", "worst_gap_s<+10%")
+    assert "no value" in refused_late(*command, "--keep", "goodput_per_s>1")
+
+
+def test_a_level_is_checked_of_every_setting_the_first_too() -> None:
+    command = ["compare", "cold-probe", "--with", f"{QUANTUM}=2048,128"]
+    done = moesim(*command, "--fail-if", "worst_gap_s>2.5")
+    assert done.exit_code == 1
+    assert "FAILED: worst_gap_s>2.5 in mixed_quantum_tokens=2048" in done.stdout
+    assert "passed: worst_gap_s>2.5 in mixed_quantum_tokens=128" in done.stdout
+
+
+def test_loads_have_no_winner() -> None:
+    options = ["--with", "clients.agents.count=1,2,3", "--set", "clients.agents.turns=3"]
+    text = moesim("compare", "three-agents", *options, "--replications", "2").stdout
+    assert text.startswith("From 1 to 3 agents: task time +")
+    assert "ranking" not in text
+    assert "interpolation" not in text
+    options = ["--with", "clients.arrivals.rate_per_s=1,2"]
+    options += ["--set", "clients.arrivals.request_count=50", "--replications", "2"]
+    text = moesim("compare", "open-loop", *options).stdout
+    assert text.startswith("From arrivals rate_per_s=1 to 2: request time ")
+
+
+def test_slots_get_no_verdict_while_lost_cache_is_not_modelled() -> None:
+    options = ["--with", "engine.slot_count=1,3", "--set", "clients.agents.turns=3"]
+    done = moesim("compare", "three-agents", *options, "--replications", "2")
+    if "is not modelled yet" in done.stderr:
+        assert done.stdout.startswith("No verdict on engine.slot_count: ")
+
+
+def test_long_names_of_settings_become_numbers() -> None:
+    options = ["--with", f"{QUANTUM}=128,512", "--with", "policy.idle_quantum_tokens=512,2048"]
+    text = moesim("compare", "cold-probe", *options).stdout
+    lines = text.splitlines()
+    assert lines[4] == "(4) mixed_quantum_tokens=512 idle_quantum_tokens=2048"
+    assert lines[5].split() == ["(1)", "(2)", "(3)", "(4)"]
+
+
+def test_the_headline_says_when_the_model_is_far_off() -> None:
+    options = ["--with", f"{QUANTUM}=128,2048", "--replications", "2"]
+    done = moesim("compare", "three-agents", *options)
+    assert re.search(
+        r"The model is \d+ % off the recorded prefill speed: trust the order", done.stdout
+    )
+    assert len(done.stderr.splitlines()) == 1
+    done = moesim("compare", "cold-probe", *options)
+    assert "trust" not in done.stdout
+    labels = {line.split("  ")[0] for line in done.stdout.splitlines()}
+    assert "decode speed, union" in labels
+    assert "decode, all tokens" not in labels
 
 
 # -- lists --------------------------------------------------------------------------------------
@@ -602,6 +727,13 @@ def test_ctrl_c_keeps_the_workloads_that_every_setting_has_finished(tmp_path: Pa
 
 
 # -- helpers ------------------------------------------------------------------------------------
+
+
+def refused_late(*arguments: str) -> str:
+    """Return the message of a command that can tell only after the simulation."""
+    done = moesim(*arguments)
+    assert done.exit_code == 2, done.output
+    return done.stderr
 
 
 def _json(*arguments: str) -> Any:
