@@ -15,7 +15,7 @@ OURS = ("sim", "calibration", "scenarios", "figures")
 # a module of it has a place of its own.
 LAYERS = [
     # What everything talks in.
-    "sim.units sim.errors sim.rng sim.request sim.run sim.view sim.observer",
+    "sim.units sim.errors sim.rng sim.request sim.resident sim.run sim.view sim.observer",
     # The kernel: choose, price, account, let time pass.
     "sim.experts sim.cost sim.flags sim.policies sim.kv sim.lock sim.layout sim.ledger sim.engine "
     "sim.audit",
