@@ -56,6 +56,7 @@ def calibrate(
     from calibration.comparison import Comparison
     from calibration.datasets import data_path, names_of, read_measurements
     from calibration.doubts import doubts
+    from calibration.kv_fit import fit_kv, kv_report, read_checkpoints
     from calibration.mistakes import check_one_system
     from calibration.profile_document import profile_document
     from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipe_names
@@ -77,15 +78,19 @@ def calibrate(
     versions_are_stated = "engine_version" in recipe.sections.get("provenance", {})
     check_one_system(table, names_of(paths), versions_are_stated=versions_are_stated)
     comparison = Comparison(recipe.shapes, prefill_cap_tokens=recipe.prefill_cap_tokens).fit(table)
+    kv_paths = [data_path(name) for name in recipe.kv_data]
+    kv_fit = fit_kv(read_checkpoints(kv_paths)) if kv_paths else None
     name = output.stem if data else recipe.name
     words = ["moesim", "calibrate", *[path.name for path in data]]
     words += ["--recipe", recipe.name] if recipe_name else []
     words += [word for text in stated for word in ("--set", text)]
     command = shlex.join([*words, "-o", f"{name}.toml"])
-    document = profile_document(comparison, recipe, name, paths, command)
+    document = profile_document(comparison, recipe, name, paths, command, kv_fit)
     state(document, overrides)
     write_text(output, toml_text(document), "--output")
     click.echo(report(comparison, table))
+    if kv_fit is not None:
+        click.echo(f"\n{kv_report(kv_fit)}")
     for doubt in doubts(comparison.chosen_, names_of(paths)):
         click.echo(f"\nWARNING: {doubt}", err=True)
     click.echo(f"\nwrote {output}", err=True)

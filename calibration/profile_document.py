@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from calibration.comparison import Comparison
+from calibration.datasets import data_path
 from calibration.fit import FullForm
+from calibration.kv_fit import KvFit
 from calibration.recipe import Recipe
 from sim.errors import CalibrationError, Problem
 from sim.fields import frozen
@@ -22,7 +24,12 @@ TOLERANCE = 0.03
 
 
 def profile_document(
-    comparison: Comparison, recipe: Recipe, name: str, paths: Sequence[Path], command: str
+    comparison: Comparison,
+    recipe: Recipe,
+    name: str,
+    paths: Sequence[Path],
+    command: str,
+    kv_fit: KvFit | None = None,
 ) -> dict[str, Any]:
     """Return a profile as plain tables, checked against the schema of profiles.
 
@@ -38,6 +45,8 @@ def profile_document(
         Files that the fit read.
     command
         That makes the profile again.
+    kv_fit
+        Of the recipe's files on KV checkpoints, if it has any.
 
     Raises
     ------
@@ -62,6 +71,8 @@ def profile_document(
     }
     for key in ("machine", "model"):
         sections[key] = {"name": about[key], **sections[key]}
+    if kv_fit is not None:
+        sections["kv"] = {**sections.get("kv", {}), **kv_fit.settings}
     document = {
         "name": name,
         "kind": "full",
@@ -71,19 +82,23 @@ def profile_document(
         "coefficients": {
             **{key: _coefficient(comparison, key) for key in form.coefficients_},
             **{key: _absent(comparison, key) for key in comparison.absent},
+            **(kv_fit.coefficients if kv_fit else {}),
         },
         "covariance": {
             "names": list(comparison.covariance_),
             "values": [[_digits(x, 8) for x in row] for row in comparison.covariance_.to_numpy()],
         },
         "range": measured_range(form.table_),
-        "residuals": residual_tables(form),
+        "residuals": residual_tables(form) | (kv_fit.residuals() if kv_fit else {}),
         "provenance": {
             "engine_version": "; ".join(versions),
             **about,
             **given,
             "command": command,
-            "data": [_data_file(path, form.table_) for path in paths],
+            "data": [
+                *[_data_file(path, (form.table_["file"] == path.name).sum()) for path in paths],
+                *[_data_file(data_path(file), _kv_rows(kv_fit)) for file in recipe.kv_data],
+            ],
         },
     }
     Profile.model_validate(frozen(document))
@@ -187,14 +202,18 @@ def residual_tables(form: FullForm) -> dict[str, dict[str, float | int]]:
     return found
 
 
-def _data_file(path: Path, table: pd.DataFrame) -> dict[str, Any]:
+def _kv_rows(kv_fit: KvFit | None) -> int:
+    return kv_fit.rows.loc[kv_fit.rows["role"] == "fit", "row_id"].nunique() if kv_fit else 0
+
+
+def _data_file(path: Path, row_count: int) -> dict[str, Any]:
     ours = path.parent == Path(__file__).parent / "data"
     # Line ends differ between checkouts; the measurements do not.
     content = path.read_bytes().replace(b"\r\n", b"\n")
     return {
         "path": f"calibration/data/{path.name}" if ours else path.name,
         "sha256": sha256(content).hexdigest(),
-        "rows": int((table["file"] == path.name).sum()),
+        "rows": int(row_count),
     }
 
 

@@ -35,6 +35,8 @@ class Recipe:
         Parameters of the shapes of launches to try; see `calibration.shapes`.
     sections
         Tables of the profile, by name.
+    kv_data
+        Names of files in calibration/data on KV checkpoints; see `calibration.kv_fit`.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Recipe:
     knee_candidates_tokens: tuple[float, ...]
     rows_half_candidates: tuple[float, ...]
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    kv_data: tuple[str, ...] = ()
 
     @property
     def prefill_cap_tokens(self) -> int:
@@ -89,6 +92,7 @@ def find_recipe(name: str) -> Recipe:
         knee_candidates_tokens=_steps(*data["knee_candidates_tokens"]),
         rows_half_candidates=_steps(*data["rows_half_candidates"]),
         sections={key: data[key] for key in SECTIONS if key in data},
+        kv_data=tuple(data.get("kv_data", ())),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from sim.coefficients import TableCoefficients
 from sim.errors import InputError, Problem
 from sim.lines import Key
+from sim.memory_checks import faults_of_memory, notes_on_memory
 from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
 from sim.replayed import Facts, facts_of
@@ -24,6 +25,13 @@ from sim.units import to_ps
 
 CACHE_LOSS = "loss of cache when slots change hands is not modelled yet"
 """While this holds, more or fewer slots cannot be judged."""
+
+NOT_SIMULATED = (
+    *("checkpoint_base_bytes", "checkpoint_bytes_per_token", "checkpoint_min_tokens"),
+    *("save_bytes_per_s", "save_cached_bytes", "save_slow_bytes_per_s", "load_bytes_per_s"),
+    *("cold_max_tokens", "disk_budget_bytes"),
+)
+"""Keys of ``[kv]`` that no run obeys yet: a scenario that sets one is told so."""
 
 _COMMON_SLOT_COUNT = 6
 """Of the ds4-server that most recordings come from; proposed where none is given."""
@@ -76,6 +84,7 @@ def faults_of_keys(
         key = ("kv", name)
         if kv.continued_interval_tokens is None and getattr(kv, name) and key in own:
             yield own[key], "does nothing: without kv.continued_interval_tokens nothing is saved"
+    yield from faults_of_memory(tables, profile, own)
     if isinstance(profile.cost, TableCoefficients):
         key = own.get(("engine", "decode_batching"), ("engine", "decode_batching"))
         if engine.decode_batching == "partial":
@@ -181,8 +190,10 @@ def _notes_on_settings(
         )
     if kv.continued_interval_tokens and not kv.save_s and not kv.save_token_s:
         yield "saves take no time: neither kv.save_s nor kv.save_token_s is given"
-    if ("machine", "memory_bytes") in own:
-        yield "machine.memory_bytes does nothing: memory is not modelled yet"
+    yield from notes_on_memory(tables, profile, own)
+    for name in NOT_SIMULATED:
+        if ("kv", name) in own:
+            yield f"kv.{name} does nothing: checkpoints on disk are not modelled yet"
 
 
 def _notes_on_sessions(

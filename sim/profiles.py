@@ -27,6 +27,10 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
     [kv]  # KvSettings; likewise
     partial_reuse = false
     continued_interval_tokens = 10240
+    checkpoint_base_bytes = 23_900_000
+    checkpoint_bytes_per_token = 13_770.0
+    save_bytes_per_s = 6.9e9
+    load_bytes_per_s = 2.8e9
 
     [machine]
     name = "Mac Studio M3 Ultra"
@@ -37,13 +41,15 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
     layer_count = 43
     expert_count = 256
     experts_per_token = 6
+    kv_bytes_per_token = 13_764.0
+    weights_bytes = 90_000_000_000
 
     [routing]
     distribution = "lognormal"  # uniform | lognormal | empirical
     sigma = 2.34
 
-    [coefficients.prefill_token_s]  # one table for each fitted number of [cost]
-    value = 1.69e-3  # equals the number in [cost]
+    [coefficients.prefill_token_s]  # one table for each fitted number of [cost] and [kv]
+    value = 1.69e-3  # equals the number there
     unit = "s/token"
     standard_error = 1.1e-5
     obtained = "fitted from m3_ultra_sweep.csv, 31 rows"
@@ -221,12 +227,13 @@ class Profile(Table):
         if weights and experts is not None and len(weights) != experts:
             raise ValueError(f"{len(weights)} routing.weights for model.expert_count {experts}")
         for name, coefficient in self.coefficients.items():
-            number = getattr(self.cost, name, None)
-            if isinstance(number, float) and not math.isclose(number, coefficient.value):
-                raise ValueError(
-                    f"coefficients.{name}.value is {coefficient.value:g}, "
-                    f"but cost.{name} is {number:g}"
-                )
+            for table, values in (("cost", self.cost), ("kv", self.kv)):
+                number = getattr(values, name, None)
+                if isinstance(number, int | float) and not math.isclose(number, coefficient.value):
+                    raise ValueError(
+                        f"coefficients.{name}.value is {coefficient.value:g}, "
+                        f"but {table}.{name} is {number:g}"
+                    )
         return self
 
     @cached_property

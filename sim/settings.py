@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from sim.fields import Bytes, Name, Seconds, Share, Table, Tokens
+from sim.checkpoint_rules import CheckpointCost
+from sim.fields import Bytes, Name, Seconds, Share, Table, Tokens, TokensOrNone
 
 _Count = Annotated[int, Field(ge=1, le=100_000)]
+_Rate = Annotated[float, Field(gt=0, le=1e18)]
 
 
 class EngineSettings(Table):
@@ -66,6 +68,40 @@ class KvSettings(Table):
     """Of each save."""
     save_token_s: Seconds = 0.0
     """Of each save, per token of the session."""
+    checkpoint_base_bytes: Bytes = 0
+    """Of a checkpoint, whatever its length."""
+    checkpoint_bytes_per_token: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    """Of a checkpoint: the whole prefix is written each time, no delta (``ds4_kvstore.c``)."""
+    checkpoint_min_tokens: Tokens = 512
+    """Shorter prefixes are neither saved, for whatever reason, nor found
+    (``--kv-cache-min-tokens``)."""
+    save_bytes_per_s: _Rate | None = None
+    """Of a save, for what the page cache takes; no time when absent."""
+    save_cached_bytes: Bytes | None = None
+    """What the page cache takes of one save; all of it when absent."""
+    save_slow_bytes_per_s: _Rate | None = None
+    """Of a save, for the rest; as fast as the first part when absent."""
+    load_bytes_per_s: _Rate | None = None
+    """Of a load; no time when absent."""
+    cold_max_tokens: TokensOrNone = 30_000
+    """Longest prompt without any cache that is saved at its anchor, 0 for none
+    (``--kv-cache-cold-max-tokens``)."""
+    disk_budget_bytes: Bytes | None = None
+    """Of all checkpoints together (``--kv-disk-space-mb``); without it there is no disk cache. The
+    checkpoints of the lowest score make room for a new one."""
+
+    @property
+    def checkpoint_cost(self) -> CheckpointCost:
+        """Bytes of a checkpoint, and the time of its save and its load."""
+        return CheckpointCost(
+            base_bytes=self.checkpoint_base_bytes,
+            bytes_per_token=self.checkpoint_bytes_per_token,
+            save_s=self.save_s,
+            save_bytes_per_s=self.save_bytes_per_s,
+            save_cached_bytes=self.save_cached_bytes,
+            save_slow_bytes_per_s=self.save_slow_bytes_per_s,
+            load_bytes_per_s=self.load_bytes_per_s,
+        )
 
 
 class Machine(Table):
@@ -73,7 +109,7 @@ class Machine(Table):
 
     name: str = ""
     memory_bytes: Bytes | None = None
-    memory_bandwidth_bytes_per_s: Annotated[float, Field(gt=0, le=1e18)] | None = None
+    memory_bandwidth_bytes_per_s: _Rate | None = None
     gpu_core_count: _Count | None = None
 
 
@@ -88,6 +124,13 @@ class Model(Table):
     kv_bytes_per_token: Annotated[float, Field(ge=0, le=1e12)] | None = None
     kv_base_bytes: Bytes = 0
     """Of a session, whatever its length."""
+    weights_bytes: Bytes | None = None
+    """Of all weights that stay in memory."""
+    buffer_context_bytes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Buffers of a slot: per token of its context and token of the largest launch."""
+    buffer_token_bytes: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    """Buffers of a slot: per token of the largest launch, up to `buffer_max_tokens`."""
+    buffer_max_tokens: Tokens | None = None
 
     @field_validator("experts_per_token")
     @classmethod

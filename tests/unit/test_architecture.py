@@ -17,12 +17,13 @@ LAYERS = [
     # What everything talks in.
     "sim.units sim.errors sim.rng sim.request sim.resident sim.run sim.view sim.observer",
     # The kernel: choose, price, account, let time pass.
-    "sim.experts sim.cost sim.flags sim.policies sim.kv sim.lock sim.layout sim.ledger sim.engine "
-    "sim.audit",
+    "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.checkpoints "
+    "sim.lock sim.layout sim.ledger sim.engine sim.audit",
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
-    "sim.coefficients sim.settings sim.profiles sim.trace_file sim.replayed sim.policy_choice "
-    "sim.scenario sim.overrides sim.shell_words sim.engine_args sim.launch_line sim.checks "
+    "sim.coefficients sim.settings sim.memory sim.profiles sim.trace_file sim.replayed "
+    "sim.policy_choice sim.memory_checks sim.scenario sim.overrides sim.shell_words "
+    "sim.engine_args sim.launch_line sim.checks "
     "sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
     "sim.world sim.clients",
