@@ -58,7 +58,8 @@ def verdict(done: Sequence[Replicated], choice: Choice) -> str:
     text = f"{best.name} against {_short(against.name, best.name)}: {change_text}"
     among = f" of {len(choice.ranked)} that keep {limits}" if limits else ""
     if not is_sure:
-        return f"No winner{among} that {found.difference.count} workloads can tell: {text}.{trust(done)}"
+        sure = f"{found.difference.count} workloads can tell"
+        return f"No winner{among} that {sure}: {text}.{trust(done)}"
     if found.difference.low < found.difference.high:
         wins = round(found.share_below * found.difference.count)
         text += f", shorter in {wins} of {found.difference.count} workloads"
