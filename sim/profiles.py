@@ -30,7 +30,6 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
     checkpoint_base_bytes = 23_900_000
     checkpoint_bytes_per_token = 13_770.0
     save_bytes_per_s = 6.9e9
-    load_bytes_per_s = 2.8e9
 
     [machine]
     name = "Mac Studio M3 Ultra"
@@ -41,7 +40,6 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
     layer_count = 43
     expert_count = 256
     experts_per_token = 6
-    kv_bytes_per_token = 13_764.0
     weights_bytes = 90_000_000_000
 
     [routing]
