@@ -23,9 +23,6 @@ from sim.scenario import (
 )
 from sim.units import to_ps
 
-CACHE_LOSS = "loss of cache when slots change hands is not modelled yet"
-"""While this holds, more or fewer slots cannot be judged."""
-
 NOT_SIMULATED = (
     *("checkpoint_base_bytes", "checkpoint_bytes_per_token", "checkpoint_min_tokens"),
     *("save_bytes_per_s", "save_cached_bytes", "save_slow_bytes_per_s", "load_bytes_per_s"),
@@ -166,7 +163,7 @@ def notes(
             f"{profile.name} of an engine that runs {engine}"
         )
     yield from _notes_on_settings(tables, profile, policy, own)
-    yield from _notes_on_sessions(tables, policy, replays)
+    yield from _notes_on_replays(tables, replays)
 
 
 def _notes_on_settings(
@@ -196,9 +193,7 @@ def _notes_on_settings(
             yield f"kv.{name} does nothing: checkpoints on disk are not modelled yet"
 
 
-def _notes_on_sessions(
-    tables: ScenarioTables, policy: PolicyChoice, replays: Mapping[str, Facts]
-) -> Iterator[str]:
+def _notes_on_replays(tables: ScenarioTables, replays: Mapping[str, Facts]) -> Iterator[str]:
     for client in tables.clients:
         if isinstance(client, ReplayClient) and any(replays[client.name].skipped):
             facts, path = replays[client.name], Path(client.path)
@@ -208,28 +203,6 @@ def _notes_on_sessions(
                 f"client {client.name}: {sum(facts.skipped):,} of the {facts.request_count:,} "
                 f"requests of {path.name} are not replayed: {reasons}"
             )
-    slots = tables.engine.slot_count
-    if slots is None or not getattr(policy.policy_class, "needs_slots", False):
-        return
-    sessions = sum(
-        replays[client.name].session_count if isinstance(client, ReplayClient) else _size(client)
-        for client in tables.clients
-    )
-    if sessions > slots and any(_comes_back(client, replays) for client in tables.clients):
-        yield (
-            f"{sessions:,} sessions share {slots:,} slots, but each finds its cache when it comes "
-            f"back: {CACHE_LOSS}"
-        )
-
-
-def _comes_back(client: object, replays: Mapping[str, Facts]) -> bool:
-    """Return whether sessions of a client have more than one request."""
-    if isinstance(client, AgentsClient):
-        return client.count > 0 and client.turns.support()[1] > 1
-    if isinstance(client, ReplayClient):
-        facts = replays[client.name]
-        return facts.request_count - sum(facts.skipped) > facts.session_count
-    return False
 
 
 def _is_stream(client: object) -> bool:

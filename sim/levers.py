@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from types import UnionType
 
-from sim.checks import CACHE_LOSS
 from sim.errors import SimError
 from sim.experiment import paired, replicate_all
 from sim.replicated import flatten, summary_of
@@ -111,10 +110,7 @@ def find_lever(
     tried_count = 0
     for key, value in candidates(scenario):
         try:
-            there = changed(f"{key}={value}")
-            if key == SLOTS and _loses_cache(scenario, there):
-                continue
-            results = simulate(there, seed, recording="summary")
+            results = simulate(changed(f"{key}={value}"), seed, recording="summary")
         except SimError:  # a value that this engine cannot run is no lever
             continue
         tried_count += 1
@@ -149,11 +145,6 @@ def _verified(
         return None
     before, after = (each.mean("worst_gap_s") for each in (base, other))
     return Lever(lever.key, lever.value, 1 - found.ratio, before, after, base.count)
-
-
-def _loses_cache(*scenarios: Scenario) -> bool:
-    """Return whether the number of slots would cost cache that is not modelled as lost."""
-    return any(CACHE_LOSS in note for each in scenarios for note in each.notes)
 
 
 def candidates(scenario: Scenario) -> Iterator[tuple[str, int]]:

@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.checks import CACHE_LOSS
 from sim.cli.gate import Condition, parse_condition
 from sim.cli.wording import number
 from sim.errors import InputError, Problem
-from sim.levers import SLOTS
 from sim.recorded import settings_of
 from sim.replicated import Replicated
 
@@ -110,9 +108,7 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
     if any(key.startswith(LOAD) for key in keys):
         return Choice(ranked, is_load=True, kept=tuple(kept))
     withheld = ""
-    if SLOTS in keys and any(CACHE_LOSS in note for each in done for note in each.scenario.notes):
-        withheld = f"No verdict on {SLOTS}: {CACHE_LOSS}, and it is what fewer slots cost."
-    elif not ranked:
+    if not ranked:
         limit = next(limit for limit in limits if not any(_of(kept, limit)))
         sign = 1 if limit.above else -1
         nearest = max(

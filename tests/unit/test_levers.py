@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sim import levers
-from sim.checks import CACHE_LOSS
 from sim.experiment import Difference, paired
 from sim.levers import Lever, candidates, find_lever
 from sim.loading import load_scenario
@@ -61,12 +60,3 @@ def test_what_one_workload_says_is_dropped_when_five_do_not(
 
     monkeypatch.setattr(levers, "paired", unsure)
     assert found_in(scenario).best is None
-
-
-def test_slots_are_not_tried_where_lost_cache_is_not_modelled() -> None:
-    texts = ["clients.agents.count=6", "clients.agents.turns=2", "engine.slot_count=3"]
-    scenario = load_scenario("three-agents", texts)
-    if not any(CACHE_LOSS in note for note in scenario.notes):
-        pytest.skip("modelled by now")
-    best = found_in(scenario, *texts).best
-    assert best is None or best.key != "engine.slot_count"

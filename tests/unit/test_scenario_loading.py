@@ -288,19 +288,6 @@ def test_the_memory_of_a_profile_is_a_fact_and_no_setting() -> None:
     assert not any("memory" in note for note in load(text).notes)
 
 
-def test_sessions_that_share_slots_are_noted() -> None:
-    def notes(*overrides: str) -> list[str]:
-        return [note for note in load(TEXT, *overrides).notes if "slots change hands" in note]
-
-    (note,) = notes()
-    assert note.startswith("16 sessions share 8 slots")
-    assert not notes("engine.slot_count=16")
-    assert not notes("clients.agents.count=0")
-    assert not notes("clients.agents.turns=1")
-    text = TEXT.replace("mixed_quantum_tokens = 256", "").replace('"ds4"', '"alternate"')
-    assert not any("slots change hands" in note for note in load(text).notes)
-
-
 def test_a_scenario_that_can_never_finish() -> None:
     base = TEXT[: TEXT.index("[[clients]]")]
     streams = base + '[[clients]]\nkind = "streams"\ncontext_tokens = 5\n'
@@ -506,8 +493,6 @@ def test_requests_that_are_not_replayed_are_counted(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(TRACE + rejected)
     (note,) = parse_scenario(text, "s.toml", ["engine.slot_count=2"], base=tmp_path).notes
     assert note.endswith("1 of the 4 requests of t.jsonl are not replayed: 1 rejected")
-    slots = parse_scenario(text, "s.toml", ["engine.slot_count=1"], base=tmp_path).notes
-    assert any(note.startswith("2 sessions share 1 slots") for note in slots)
 
 
 def test_a_file_that_is_no_scenario(tmp_path: Path) -> None:
