@@ -24,6 +24,7 @@ COMMANDS = {
     "scenarios": "sim.cli.lists:scenarios",
     "metrics": "sim.cli.lists:metrics",
     "schema": "sim.cli.lists:schema",
+    "doctor": "sim.cli.doctor:doctor",
 }
 
 BAD_INPUT, BUG = 2, 70

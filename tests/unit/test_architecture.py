@@ -34,6 +34,7 @@ LAYERS = [
     "sim.intervals sim.spread sim.phases sim.retention sim.open_loop sim.metric_table sim.metrics "
     "sim.variants",
     # Runs, and many runs.
+    "sim.this_machine sim.nearest "
     "sim.manifest sim.simulation sim.books sim.cases sim.conformance sim.estimates "
     "sim.replicated sim.experiment sim.levers sim.headroom sim.explain sim.validity sim.recorded",
     "sim.cli",
