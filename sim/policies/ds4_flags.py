@@ -70,7 +70,7 @@ _NOT_MODELLED = (
         unit="MiB",
     ),
     _ignored(_DISK, "--kv-cache-cold-max-tokens", key="kv.cold_max_tokens"),
-    _ignored(_DISK, "--kv-cache-min-tokens"),
+    _ignored(_DISK, "--kv-cache-min-tokens", key="kv.checkpoint_min_tokens"),
     _ignored(_DISK, "--kv-cache-boundary-trim-tokens"),
     _ignored("the alignment of checkpoints is 2048 here", "--kv-cache-boundary-align-tokens"),
     *_switches(_DISK, "--kv-cache-reject-different-quant"),
