@@ -14,13 +14,13 @@ import simpy
 from simpy.events import EventPriority
 
 from sim.cost import Cost
-from sim.errors import DeadlockError
+from sim.errors import DeadlockError, HorizonError
 from sim.layout import Layout
 from sim.ledger import Ledger
 from sim.policies import Policy
 from sim.request import Job, Plan, Request, Work, rows_of
 from sim.run import Run
-from sim.units import FOREVER_PS, to_s
+from sim.units import FOREVER_PS, LONGEST_PS, to_s
 
 LATE = EventPriority(2)
 """simpy knows 0 urgent and 1 normal; 2 comes after every client event of the same instant."""
@@ -77,7 +77,7 @@ class Engine:
         self.ledger, self.view, self.lock = ledger, ledger.view, ledger.lock
         self.fast_forward = fast_forward
         self.decide_count = self.run_count = self.work_count = 0
-        self._fruitless = 0
+        self._fruitless = self._idle_count = 0
         self._notified = False
         self._span: Span | None = None
         self._alarm: At | None = None
@@ -87,6 +87,8 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """Put a request in the queue."""
+        if self.env.now > LONGEST_PS:
+            raise HorizonError(self.state())
         self.ledger.submit(request)
         self.poke()
 
@@ -136,6 +138,9 @@ class Engine:
             if plan.until_ps > now_ps:
                 if self.lock.jobs:
                     return self._start_job()
+                self._idle_count += bool(view.running or view.waiting)
+                if self._idle_count > FRUITLESS_WORKS:
+                    raise DeadlockError(f"the policy waits for ever: {self.state()}")
                 ready = [row.ready_ps for row in view.running if row.ready_ps > now_ps]
                 return self._sleep(min([plan.until_ps, *ready]), _IDLE)
         raise DeadlockError(f"the policy books for ever and runs nothing: {self.state()}")
@@ -155,6 +160,9 @@ class Engine:
             if not self.cost.pure and ready_ps > self.view.now_ps:  # priced when it starts
                 return self._sleep(ready_ps, _IDLE)
         run = self.layout.run(works, plan, self.view, self.env.peek(), single)
+        self._idle_count = 0
+        if run.end_ps(1) > LONGEST_PS:
+            raise HorizonError(self.state())
         return self._sleep(
             run.end_ps(run.count),
             _Works(run, works if run.length == len(works) else works[: run.length]),
@@ -163,6 +171,8 @@ class Engine:
     def _start_job(self) -> None:
         job = self.lock.jobs.popleft()
         job.begin_ps = int(self.env.now)
+        if job.begin_ps + job.duration_ps > LONGEST_PS:
+            raise HorizonError(self.state())
         self._sleep(job.begin_ps + job.duration_ps, _Job(job))
 
     def _sleep(self, until_ps: int, span: Span) -> None:
@@ -175,6 +185,8 @@ class Engine:
     def _commit(self, span: _Works) -> None:
         if self.ledger.has_streams:
             self._guard(span)
+        if self.env.now > LONGEST_PS:
+            raise HorizonError(self.state())
         self.view.now_ps = int(self.env.now)
         self._notified |= self.ledger.commit(span.run, span.works)
         self.run_count, self.work_count = self.run_count + 1, self.work_count + span.run.count

@@ -52,6 +52,17 @@ class CalibrationError(InputError):
     """The data cannot make an honest profile."""
 
 
+class HorizonError(InputError):
+    """The run passes the last instant that results can hold."""
+
+    def __init__(self, state: str) -> None:
+        message = (
+            "passes 104 days of simulated time, more than results can hold: look for a huge "
+            f"start_s, pause, prompt or cost ({state})"
+        )
+        super().__init__(Problem("the run", "", message))
+
+
 class DeadlockError(SimError):
     """Requests are left and nothing can run; the message holds the state."""
 

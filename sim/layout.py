@@ -62,6 +62,8 @@ class Layout:
             Lay out one work only (fast-forward off, or somebody waits for the lock).
         """
         cost, length, now_ps = self.cost, len(works), view.now_ps
+        if plan.repeat < 1:
+            raise InvariantError(f"the policy asks for {plan.repeat} cycles; at least 1")
         if length > 1 and _is_irregular(works):
             works, length, single = works[:1], 1, True
         _check_rows(works)

@@ -10,6 +10,9 @@ PS_PER_S = 10**12
 FOREVER_PS = 1 << 80
 """Later than every instant of any run (38,000 years)."""
 
+LONGEST_PS = 9 * 10**18
+"""Last instant that results can hold (64-bit picoseconds): 104 days of simulated time."""
+
 
 def to_ps(seconds: float) -> int:
     """Return whole picoseconds: the only rounding, for coefficients and inputs, never sums."""
