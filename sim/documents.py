@@ -163,10 +163,13 @@ def read_numbers(path: Path, column: str | None) -> tuple[float, ...]:
         cells = [line for line in map(str.strip, lines) if line and not line.startswith("#")]
     else:
         rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+        try:
+            cells = [row[column] or "" for row in rows if column in row]
+        except csv.Error as error:
+            raise ValueError(f"{path}:{rows.line_num}: {error}") from None
         if column not in (rows.fieldnames or ()):
             names = ", ".join(rows.fieldnames or ())
             raise ValueError(f"{path} has no column {column!r}; it has: {names}")
-        cells = [row[column] or "" for row in rows]
     if not cells:
         raise ValueError(f"{path} holds no numbers")
     numbers = []

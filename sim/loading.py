@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from sim.errors import InputError, Problem, UnknownPolicyError
 from sim.fields import frozen
 from sim.lines import Key
 from sim.overrides import Override, apply_override, parse_override
-from sim.policy_choice import PolicyChoice, parameters_model
+from sim.policy_choice import PolicyChoice, choose, given_twice, parameters_model
 from sim.profiles import GROUP as PROFILES
 from sim.profiles import Profile, is_flat_key
 from sim.replayed import Facts
@@ -98,6 +97,7 @@ class _Loading:
         self.document, self.engine_args = document, engine_args
         self.data: dict[str, Any] = deepcopy(document.data)
         self.problems: list[Problem] = []
+        self.unknown_policy = False
         self.notes: list[str] = []
         self.origins: dict[Key, str] = {}
         self.own: dict[Key, Key] = {}
@@ -131,8 +131,7 @@ class _Loading:
             if not self.problems:
                 self.notes += notes(tables, profile, policy, self.own, replays)
         if self.problems:
-            unknown = any("unknown policy" in p.message for p in self.problems)
-            raise (UnknownPolicyError if unknown else InputError)(*self.problems)
+            raise (UnknownPolicyError if self.unknown_policy else InputError)(*self.problems)
         assert tables is not None
         assert profile is not None
         assert policy is not None
@@ -221,6 +220,8 @@ class _Loading:
     def _choose_policy(self, profile: Profile | None) -> None:
         """Let the options change the kind before other settings of the policy are applied."""
         wanted, option = self.policy_option, "--policy"
+        if self.policy_option is not None:
+            self.problems += given_twice(self.policy_option, self.overrides)
         for override in self.overrides:
             if override.parts == ("policy", "kind") and self.policy_option is None:
                 wanted, option = override.value, override.option
@@ -306,14 +307,13 @@ class _Loading:
             return None
         try:
             policy_class = find_policy(kind)
-        except UnknownPolicyError as error:
-            self._refuse((("policy", "kind"), found.message) for found in error.problems)
+            settings = {key: value for key, value in table.items() if key != "kind"}
+            return choose(kind, policy_class, self._parameters(policy_class, settings))
+        except InputError as error:
+            self.unknown_policy = isinstance(error, UnknownPolicyError)
+            file = f"{kind.rpartition(':')[0]}: " if ".py:" in kind else ""
+            self._refuse((("policy", "kind"), file + found.message) for found in error.problems)
             return None
-        settings = {key: value for key, value in table.items() if key != "kind"}
-        parameters = self._parameters(policy_class, settings)
-        file, _, _ = kind.rpartition(":")
-        digest = sha256(Path(file).read_bytes()).hexdigest() if ".py:" in kind else ""
-        return PolicyChoice(kind, policy_class, parameters, digest)
 
     def _parameters(self, policy_class: type[Any], settings: dict[str, Any]) -> Any:
         model = parameters_model(policy_class)
@@ -330,12 +330,14 @@ class _Loading:
             return policy_class.Parameters(
                 **{name: getattr(checked, name) for name in model.model_fields}
             )
-        except ValueError as error:
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                message = f"{policy_class.__name__}.Parameters: {type(error).__name__}: {error}"
+                raise InputError(Problem("policy", "policy.kind", message)) from error
             first = str(error).partition(" ")[0]
             key: Key = ("policy", first) if first in model.model_fields else ("policy",)
-            self._refuse(
-                [(key, str(error).removeprefix(f"{first} ") if len(key) > 1 else str(error))]
-            )
+            said = str(error).removeprefix(f"{first} ") if len(key) > 1 else str(error)
+            self._refuse([(key, said)])
             return None
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, create_model
 
+from sim.errors import InputError, Problem
 from sim.fields import CONFIG
+from sim.overrides import Override
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,42 @@ class PolicyChoice:
         if is_dataclass(self.parameters) and not isinstance(self.parameters, type):
             return asdict(self.parameters)
         return {}
+
+
+def choose(kind: str, policy_class: type[Any], parameters: Any) -> PolicyChoice:
+    """Return the choice; a policy of a file is built once, to see that it can be.
+
+    Raises
+    ------
+    InputError
+        The class of a file raises, or wants other arguments.
+    """
+    file, _, name = kind.rpartition(":")
+    if ".py:" not in kind:
+        return PolicyChoice(kind, policy_class, parameters)
+    choice = PolicyChoice(
+        kind, policy_class, parameters, sha256(Path(file).read_bytes()).hexdigest()
+    )
+    has_parameters = hasattr(policy_class, "Parameters")
+    if has_parameters and parameters is None:  # refused already
+        return choice
+    try:
+        choice.build()
+    except (Exception, SystemExit) as error:
+        call = f"{name}(parameters)" if has_parameters else f"{name}()"
+        message = f"{call} was expected to make the policy: {type(error).__name__}: {error}"
+        raise InputError(Problem(file, "policy.kind", message)) from error
+    return choice
+
+
+def given_twice(policy: str, overrides: Iterable[Override]) -> Iterator[Problem]:
+    """Yield the overrides that name a policy beside ``--policy``."""
+    for override in overrides:
+        value = override.value
+        whole = override.parts == ("policy",) and isinstance(value, dict) and "kind" in value
+        if whole or override.parts == ("policy", "kind"):
+            message = f"given twice, by {override.option} and by --policy {policy}"
+            yield Problem(override.option, "policy.kind", message)
 
 
 def parameters_model(policy_class: type[Any]) -> type[BaseModel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter, ValidationError
 
@@ -38,10 +38,10 @@ class Row(BaseModel):
     prompt_tokens: Annotated[_Tokens, Field(ge=1)]
     cached_tokens: Annotated[_Tokens, Field(ge=0)] = 0
     output_tokens: Annotated[_Tokens, Field(ge=0)]
-    pause_before_s: Annotated[float, Field(le=1e9)] | None = None
+    pause_before_s: _Seconds | None = None
     finish_s: _Seconds | None = None
-    pause_kind: str = ""
-    status: str = "completed"
+    pause_kind: Literal["", "tool", "human"] = ""
+    status: Literal["completed", "rejected", "unfinished", "failed"] = "completed"
     _line: int = PrivateAttr(0)
 
     @property
@@ -117,6 +117,9 @@ def _checked(source: str, number: int, row: Row) -> Row:
     if not row.output_tokens and row.status == "completed":
         message = "0 tokens, but a completed request has at least one"
         raise InputError(Problem(source, "output_tokens", message, number))
+    if row.finish_s is not None and row.finish_s < row.submit_s:
+        message = f"{row.finish_s:g} is before submit_s {row.submit_s:g}"
+        raise InputError(Problem(source, "finish_s", message, number))
     row._line = number
     return row
 

@@ -8,6 +8,7 @@ by its entry point in the group ``moesim.policies``, or given as ``FILE.py:CLASS
 from __future__ import annotations
 
 import importlib.util
+import sys
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 from sim.errors import Problem, UnknownPolicyError
 from sim.flags import ELSEWHERE, FlagTable
+from sim.policy_choice import parameters_model
 from sim.request import Plan
 from sim.view import View
 
@@ -89,19 +91,45 @@ def flag_tables() -> list[FlagTable]:
 def _from_file(kind: str) -> type[Any]:
     file, _, name = kind.rpartition(":")
     path = Path(file)
-    if not path.is_file():
-        raise UnknownPolicyError(Problem(file, "policy.kind", "no such file"))
-    spec = importlib.util.spec_from_file_location(f"{FROM_FILE}{path.stem}", path)
+
+    def refuse(message: str) -> UnknownPolicyError:
+        return UnknownPolicyError(Problem(file, "policy.kind", message))
+
+    try:
+        if not path.is_file():
+            raise refuse("no such file")
+    except (OSError, ValueError) as error:
+        raise refuse(f"cannot be read: {error}") from None
+    module_name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise UnknownPolicyError(Problem(file, "policy.kind", "not a Python file"))
+        raise refuse("not a Python file")
     module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(module_name)
+    sys.modules[module_name] = module  # dataclasses look the names of their fields up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        message = f"cannot be loaded: {type(error).__name__}: {error}"
-        raise UnknownPolicyError(Problem(file, "policy.kind", message)) from error
+    except (Exception, SystemExit) as error:
+        if before is None:
+            del sys.modules[module_name]
+        else:
+            sys.modules[module_name] = before
+        raise refuse(f"cannot be loaded: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
-    if not isinstance(found, type) or not hasattr(found, "decide"):
-        message = f"has no class {name!r} with a method decide(view)"
-        raise UnknownPolicyError(Problem(file, "policy.kind", message))
+    if not isinstance(found, type) or not callable(getattr(found, "decide", None)):
+        raise refuse(f"has no class {name!r} with a method decide(view)")
+    try:
+        parameters_model(found)
+    except Exception as error:
+        message = f"{name}.Parameters: expected a frozen dataclass whose fields have types"
+        raise refuse(f"{message}: {type(error).__name__}: {error}") from error
     return found
+
+
+def _module_name(path: Path) -> str:
+    """Return the stem, or the whole path when the module of another file has that stem."""
+    name = f"{FROM_FILE}{path.stem}"
+    other = getattr(sys.modules.get(name), "__file__", None)
+    if other is None or Path(other) == path.absolute():
+        return name
+    return f"{FROM_FILE}{path.absolute().with_suffix('')}"
