@@ -63,22 +63,24 @@ def calibrate(
     from calibration.report import report
     from calibration.stated import state, with_stated
     from calibration.toml_text import toml_text
-    from sim.atomic import check_writable, write_text
+    from sim.atomic import check_file, write_text
+    from sim.cli.options import refuse_overwriting
     from sim.overrides import parse_override
 
     if not data and recipe_name is None:
         names = [name for name in recipe_names() if find_recipe(name).data]
         message = f"no file given; give files, or --recipe with one of {', '.join(names)}"
         raise InputError(Problem("calibrate", "DATA", message))
-    check_writable(output, "--output")
+    check_file(output, "--output")
     overrides = [parse_override(text) for text in stated]
     recipe = with_stated(find_recipe(recipe_name or WITHOUT_RECIPE), overrides)
     paths = data or tuple(data_path(name) for name in recipe.data)
+    kv_paths = [data_path(name) for name in recipe.kv_data]
+    refuse_overwriting({"--output": output}, [*paths, *kv_paths])
     table = read_measurements(paths)
     versions_are_stated = "engine_version" in recipe.sections.get("provenance", {})
     check_one_system(table, names_of(paths), versions_are_stated=versions_are_stated)
     comparison = Comparison(recipe.shapes, prefill_cap_tokens=recipe.prefill_cap_tokens).fit(table)
-    kv_paths = [data_path(name) for name in recipe.kv_data]
     kv_fit = fit_kv(read_checkpoints(kv_paths)) if kv_paths else None
     name = output.stem if data else recipe.name
     words = ["moesim", "calibrate", *[path.name for path in data]]

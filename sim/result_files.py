@@ -25,8 +25,21 @@ def write_parquet(results: Results, folder: Path) -> list[Path]:
     """Write every table of results as ``TABLE.parquet``; each file is whole or not there.
 
     The manifest, units and meanings are in the metadata of each file.
+
+    Raises
+    ------
+    InputError
+        A file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write_tables(results, folder)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        raise InputError(Problem(str(folder), "", message)) from error
+
+
+def _write_tables(results: Results, folder: Path) -> list[Path]:
     written = []
     for name in results.table_names:
         columns = TABLES[name]

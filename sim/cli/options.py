@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -110,11 +111,87 @@ def engine_options(scenario: Scenario) -> list[tuple[str, object]]:
 
 
 def check_output(path: str | Path | None, option: str) -> None:
-    """Refuse an output path that cannot work before anything is simulated."""
+    """Refuse an output path that cannot work, or would hit an input, before anything is done."""
+    _check_apart()
     if path is not None and str(path) != "-":
-        from sim.atomic import check_writable
+        from sim.atomic import check_file
 
-        check_writable(Path(path), option)
+        check_file(Path(path), option)
+
+
+OUTPUTS = {"json_path": "--json", "markdown_path": "--markdown", "out_path": "--out"}
+"""Parameters of commands that name what is written."""
+
+
+def _check_apart() -> None:
+    """Refuse outputs of the current command that are one of its inputs, or each other."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    given = context.params
+    outputs = {
+        option: Path(given[name])
+        for name, option in OUTPUTS.items()
+        if given.get(name) is not None and str(given[name]) != "-"
+    }
+    if outputs:
+        rest = [value for name, value in given.items() if name not in OUTPUTS]
+        refuse_overwriting(outputs, [path for value in rest for path in _files(value)])
+
+
+def refuse_overwriting(outputs: dict[str, Path], inputs: Sequence[Path]) -> None:
+    """Refuse outputs that are one of the inputs, or each other.
+
+    Parameters
+    ----------
+    outputs
+        Of each option its path.
+    inputs
+        Files that the command reads.
+
+    Raises
+    ------
+    InputError
+        An output would be written over one of them.
+    """
+    from sim.atomic import is_same, is_stream
+    from sim.errors import InputError, Problem
+
+    before: dict[str, Path] = {}
+    for option, path in outputs.items():
+        if is_stream(path):
+            continue
+        if any(is_same(path, file) for file in inputs):
+            message = f"{str(path)!r} is an input of this command; give another path"
+            raise InputError(Problem(option, "", message))
+        for other, written in before.items():
+            if is_same(path, written):
+                message = f"{str(path)!r} is what {other} writes; give another path"
+                raise InputError(Problem(option, "", message))
+        before[option] = path
+
+
+def _files(value: object, folder: Path = Path()) -> Iterator[Path]:
+    """Yield the files that a value names: PATH, @PATH, KEY=PATH, PATH:CLASS; and what they name."""
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _files(item, folder)
+    if not isinstance(value, str | Path):
+        return
+    text = str(value)
+    for part in {text, text.removeprefix("@"), text.partition("=")[2], text.rpartition(":")[0]}:
+        path = folder / part.strip("\"' ")
+        if not part or not os.path.isfile(path):  # noqa: PTH113 - false, not an error, if too long
+            continue
+        yield path
+        if path.suffix == ".toml" and folder == Path():
+            import tomllib
+
+            try:
+                document = tomllib.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue  # whoever loads it says what is wrong
+            yield from _files(document, path.absolute().parent)
 
 
 def write_json(path: str, document: dict[str, Any]) -> None:
