@@ -6,6 +6,7 @@ Built-in commands are listed here; further ones come from the entry-point group
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -78,6 +79,20 @@ class Commands(click.Group):
         code = self._guarded(args, prog_name, complete_var, extra)
         sys.exit(code)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse; a reader that leaves the help unread is no error."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:  # before click sees it, which would end with 1
+            raise click.exceptions.Exit(_unread()) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; a reader that leaves is no error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return _unread()
+
     def _guarded(
         self,
         args: Sequence[str] | None,
@@ -99,21 +114,22 @@ class Commands(click.Group):
             _say(f"error: {error.format_message()}")
             return BAD_INPUT
         except BrokenPipeError:
-            # The reader (`| head`) has left; Python would complain again when it closes stdout.
-            import os
+            return _unread()
+        except SystemExit as error:
+            from sim.cli.blame import policy_line
 
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            if not (said := policy_line(error)):
+                raise
+            _say(f"error: {said}: a policy must not end the program")
+            return BAD_INPUT
         except Exception as error:
             message, code = _explained(error)
-            if not code:
-                raise
             _say(message)
             return code
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    """Return message and exit code of an error raised on purpose, code 0 for any other."""
+    """Return message and exit code of an error."""
     from sim.errors import DeadlockError, InputError, InvariantError
 
     if isinstance(error, InputError):
@@ -133,7 +149,22 @@ def _explained(error: Exception) -> tuple[str, int]:
 
     if said := policy_line(error):
         return f"error: {said}", BAD_INPUT
-    return "", 0
+    if isinstance(error, RecursionError):
+        return "error: the input is nested too deeply", BAD_INPUT
+    text = f"error: internal error: {type(error).__name__}: {' '.join(str(error).split())}"
+    text += "; please report it with the scenario and the seed"
+    if os.environ.get("MOESIM_TRACEBACK") == "1":
+        import traceback
+
+        text = f"{''.join(traceback.format_exception(error))}{text}"
+    return text, BUG
+
+
+def _unread() -> int:
+    """Drop what is left to write: the reader (`| head`) has gone, which is no error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())  # Python would complain again when it closes it
+    return 0
 
 
 def _unraw(command: click.Command) -> click.Command:

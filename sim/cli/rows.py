@@ -111,7 +111,7 @@ def task_title(run: Replicated, group: str) -> str:
 
 def spent(run: Replicated, group: str) -> dict[str, float]:
     """Return the shares of the task time of an agent."""
-    task = run.mean(f"{group}task_s.mean")
+    task = run.mean(f"{group}task_s.mean") or math.nan  # a task of no time has no parts
     return {name: run.mean(f"{group}{path}.mean") / task for name, path in PARTS.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sim.cli.basis import MARK, basis_of
 from sim.cli.invocation import Invocation
 from sim.cli.rows import Row, agent_group, figure_of, rows_of, spent, task_title
-from sim.cli.sentence import lever_line, next_command, sentence
+from sim.cli.sentence import lever_line, next_command, nothing_done, sentence
 from sim.cli.terminal import make_table, render, unstyled
 from sim.cli.wording import change, number, percent, percentile, rate, seconds, span
 from sim.headroom import Headroom
@@ -50,9 +50,12 @@ def run_screen(
         What was typed.
     """
     rows = list(rows_of(run, recorded))
+    if said := nothing_done(run):
+        table = _table(run, rows, recorded, outside) if rows else []
+        return [said, *table, f"next: {invocation.command('run', '--full')}"]
     opening, lever = sentence(run, search, headroom), lever_line(run, search)
     following = f"next: {next_command(run, search, invocation)}"
-    for count in range(len(rows), 0, -1):
+    for count in range(len(rows), min(len(rows), 1) - 1, -1):
         table = _table(run, rows[:count], recorded, outside)
         last = _with_more(lever) if count < len(rows) else [lever]
         lines = [opening, *table, *last, following]
@@ -142,6 +145,8 @@ def _beside(run: Replicated, row: Row, figure: RecordedFigure | None) -> str:
     text = span(figure.low, figure.high, say)
     if row.unlike:
         return f"{text} ({row.unlike})"
+    if not figure.value:
+        return text
     gap = f"sim {change(run.mean(row.metric) / figure.value - 1)}"
     return f"{text} ({gap}{', contradicted' if figure.role == 'contradicted' else ''})"
 

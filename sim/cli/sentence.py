@@ -31,6 +31,8 @@ def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) 
         Of an open loop.
     """
     scenario, group = run.scenario, agent_group(run.scenario)
+    if group and not run.mean(f"{group}task_s.mean") > 0:
+        group = None
     if group:
         parts = spent(run, group)
         opening = f"Agents wait {percent(parts['waiting'])} of their task time"
@@ -50,11 +52,41 @@ def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) 
     pause, now = best.pause_s, best.pause_before_s
     text = f"{opening}; {best.key}={best.value} cuts {objective_name(scenario)} by "
     text += f"{percent(best.gain)}{_over(best)}"
-    if math.isnan(pause) or math.isnan(now):
+    if math.isnan(pause) or not now > 0:
         return f"{text}."
     if abs(pause / now - 1) < LITTLE:
         return f"{text} and leaves the longest pause at {seconds(now)}."
     return f"{text} and takes the longest pause from {number(now)} to {seconds(pause)}."
+
+
+def nothing_done(run: Replicated) -> str:
+    """Return what to know of a run in which no request completed; empty for any other."""
+    if run.mean("completed_count") > 0:
+        return ""
+    sent, rejected = run.mean("request_count"), run.mean("rejected_count")
+    if not sent > 0:
+        return f"No request was sent: nothing was simulated{_unsent(run)}."
+    if not rejected > 0:
+        return f"None of {number(sent)} requests completed."
+    limit = run.scenario.kv.slot_context_tokens
+    why = "(kv.capacity_tokens or the memory of the machine)"
+    if limit is not None:
+        why = f"(kv.slot_context_tokens {limit:,})"
+    text = f"needs more tokens than its context may have {why}"
+    if rejected == sent:
+        whole = "The only request was" if sent == 1 else f"All {number(sent)} requests were"
+        return f"{whole} rejected: each {text}."
+    return f"None of {number(sent)} requests completed; {number(rejected)} rejected: each {text}."
+
+
+def _unsent(run: Replicated) -> str:
+    limits = {
+        f"clients.{client.name}.context_limit_tokens": client.context_limit_tokens
+        for client in run.scenario.clients
+        if isinstance(client, AgentsClient)
+    }
+    said = [f"{key} {limit:,}" for key, limit in limits.items()]
+    return f"; first prompts may exceed {', '.join(said)}" if said else ""
 
 
 def _over(lever: Lever) -> str:
@@ -133,6 +165,8 @@ def _load(headroom: Headroom, run: Replicated) -> str:
     text = f", {offered} requests/s offered and {served} served{where}"
     if headroom.limit_per_s is None:
         return f"{text}: the backlog does not grow"
+    if not headroom.offered_per_s > 0:
+        return text
     more = percent(headroom.limit_per_s / headroom.offered_per_s - 1)
     limit = number(headroom.limit_per_s)
     return f"{text}: no growing backlog up to about {limit} requests/s ({more} more load)"
