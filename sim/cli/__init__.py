@@ -149,6 +149,8 @@ def _explained(error: Exception) -> tuple[str, int]:
 
     if said := policy_line(error):
         return f"error: {said}", BAD_INPUT
+    if isinstance(error, OSError):
+        return f"error: {error}", BAD_INPUT
     if isinstance(error, RecursionError):
         return "error: the input is nested too deeply", BAD_INPUT
     text = f"error: internal error: {type(error).__name__}: {' '.join(str(error).split())}"

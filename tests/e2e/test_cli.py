@@ -689,7 +689,7 @@ def test_ctrl_c_keeps_what_was_finished_and_nothing_half_written(tmp_path: Path)
         # A background shell may have told its children to ignore it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    time.sleep(4)
+    wait_for_work(running.pid)
     running.send_signal(signal.SIGINT)
     stdout, stderr = running.communicate(timeout=30)
     assert running.returncode == 130, stderr
@@ -716,7 +716,7 @@ def test_ctrl_c_keeps_the_workloads_that_every_setting_has_finished(tmp_path: Pa
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    time.sleep(4)
+    wait_for_work(running.pid)
     running.send_signal(signal.SIGINT)
     stdout, stderr = running.communicate(timeout=30)
     assert running.returncode == 130, stderr
@@ -727,6 +727,19 @@ def test_ctrl_c_keeps_the_workloads_that_every_setting_has_finished(tmp_path: Pa
 
 
 # -- helpers ------------------------------------------------------------------------------------
+
+
+def wait_for_work(pid: int) -> None:
+    """Wait until a process has used 3.5 s of processor time, on a busy machine too."""
+    stat, ticks_per_s = Path(f"/proc/{pid}/stat"), os.sysconf("SC_CLK_TCK")
+    if not stat.exists():
+        time.sleep(8)
+        return
+    for _ in range(600):
+        fields = stat.read_text().rpartition(")")[2].split()
+        if (int(fields[11]) + int(fields[12])) / ticks_per_s > 3.5:
+            return
+        time.sleep(0.1)
 
 
 def refused_late(*arguments: str) -> str:
