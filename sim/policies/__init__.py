@@ -7,8 +7,10 @@ by its entry point in the group ``moesim.policies``, or given as ``FILE.py:CLASS
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
+import typing
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,7 +18,6 @@ from typing import Any, Protocol
 
 from sim.errors import Problem, UnknownPolicyError
 from sim.flags import ELSEWHERE, FlagTable
-from sim.policy_choice import parameters_model
 from sim.request import Plan
 from sim.view import View
 
@@ -119,11 +120,19 @@ def _from_file(kind: str) -> type[Any]:
     if not isinstance(found, type) or not callable(getattr(found, "decide", None)):
         raise refuse(f"has no class {name!r} with a method decide(view)")
     try:
-        parameters_model(found)
+        _check_parameters(found)
     except Exception as error:
         message = f"{name}.Parameters: expected a frozen dataclass whose fields have types"
         raise refuse(f"{message}: {type(error).__name__}: {error}") from error
     return found
+
+
+def _check_parameters(policy_class: type[Any]) -> None:
+    """Raise when the settings of a policy cannot be read."""
+    parameters = getattr(policy_class, "Parameters", None)
+    if parameters is not None:
+        dataclasses.fields(parameters)
+        typing.get_type_hints(parameters)
 
 
 def _module_name(path: Path) -> str:
