@@ -178,7 +178,8 @@ class Ledger:
             self.layout.varied_gap_count -= bool(row._gaps_ps)
             self.observer.finished(row)
             if row._on_finish is not None:
-                row._on_finish(row)
+                tell, row._on_finish = row._on_finish, None  # leaves no circle of references
+                tell(row)
                 told = True
         return told
 
