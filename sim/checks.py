@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sim.agent_tables import AgentsClient
+from sim.client_tables import ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.coefficients import TableCoefficients
 from sim.errors import InputError, Problem
 from sim.lines import Key
@@ -13,14 +15,7 @@ from sim.memory_checks import faults_of_memory, notes_on_memory
 from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
 from sim.replayed import Facts, facts_of
-from sim.scenario import (
-    AgentsClient,
-    ArrivalsClient,
-    ProbeClient,
-    ReplayClient,
-    ScenarioTables,
-    StreamsClient,
-)
+from sim.scenario import ScenarioTables
 from sim.units import to_ps
 
 NOT_SIMULATED = (

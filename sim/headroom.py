@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.client_tables import ArrivalsClient
 from sim.errors import SimError
 from sim.open_loop import LEAST_REQUESTS
 from sim.results import Results
-from sim.scenario import ArrivalsClient, Scenario
+from sim.scenario import Scenario
 from sim.simulation import simulate
 
 REQUESTS = 800

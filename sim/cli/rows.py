@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from sim.agent_tables import AgentsClient
 from sim.cli.wording import number, percent, rate, seconds
+from sim.client_tables import ReplayClient
 from sim.metric_table import METRIC_BY_NAME
 from sim.recorded import RecordedFigure
 from sim.replicated import Replicated
 from sim.results import Results
-from sim.scenario import AgentsClient, ReplayClient, Scenario
+from sim.scenario import Scenario
 from sim.variants import Variant
 
 PARTS = {

@@ -225,8 +225,8 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
     from sim.cli.basis import outside_warning
+    from sim.client_tables import ArrivalsClient
     from sim.open_loop import overload_warning
-    from sim.scenario import ArrivalsClient
 
     said = outside_warning([("", outside)])
     for client in done.scenario.clients:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from sim.agent_tables import AgentsClient
 from sim.cli.invocation import Invocation
 from sim.cli.rows import agent_group, objective_name, spent
 from sim.cli.wording import change, number, percent, seconds
@@ -12,7 +13,6 @@ from sim.headroom import Headroom
 from sim.launch_line import flag_of
 from sim.levers import MOST_REQUESTS, Lever, Search
 from sim.replicated import Replicated
-from sim.scenario import AgentsClient
 
 LITTLE = 0.05
 MORE_AGENTS = 2

@@ -57,7 +57,7 @@ def make_client(model: Any) -> Client:
     Parameters
     ----------
     model
-        One of the client models of ``sim.scenario``; its ``kind`` picks the class.
+        One of the tables of `sim.client_tables`; its ``kind`` picks the class.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from sim.units import to_ps
 if TYPE_CHECKING:
     import numpy as np
 
-    from sim.scenario import AgentsClient
+    from sim.agent_tables import AgentsClient
     from sim.world import World
 
 _COMPACTED_SHARE = (0.10, 0.40)

@@ -15,7 +15,7 @@ from sim.units import PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sim.scenario import ArrivalsClient
+    from sim.client_tables import ArrivalsClient
     from sim.world import World
 
 _BLOCK = 1024

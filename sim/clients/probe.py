@@ -11,7 +11,7 @@ from sim.request import Segment
 from sim.units import to_ps
 
 if TYPE_CHECKING:
-    from sim.scenario import ProbeClient
+    from sim.client_tables import ProbeClient
     from sim.world import World
 
 

@@ -11,7 +11,7 @@ from sim.replayed import Replayed, read_sessions
 from sim.request import Request
 
 if TYPE_CHECKING:
-    from sim.scenario import ReplayClient
+    from sim.client_tables import ReplayClient
     from sim.world import World
 
 

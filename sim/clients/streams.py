@@ -10,7 +10,7 @@ from simpy.events import Event
 from sim.units import FOREVER_PS, to_ps
 
 if TYPE_CHECKING:
-    from sim.scenario import StreamsClient
+    from sim.client_tables import StreamsClient
     from sim.world import World
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import simpy
 
+from sim.agent_tables import AgentsClient
+from sim.client_tables import ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.clients import make_client
 from sim.clients.agents import Turn, draw_turns
 from sim.errors import InputError
@@ -18,7 +20,6 @@ from sim.replayed import prefix_segments
 from sim.request import Request
 from sim.resident import common_tokens
 from sim.rng import stream
-from sim.scenario import AgentsClient, ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.trace_file import Row, read_trace
 from sim.units import FOREVER_PS, PS_PER_S
 

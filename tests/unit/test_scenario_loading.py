@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from sim.agent_tables import AgentsClient
 from sim.cli import cli
+from sim.client_tables import ProbeClient, ReplayClient, StreamsClient
 from sim.errors import InputError, UnknownPolicyError
 from sim.lines import key_lines
 from sim.loading import list_scenarios, load_scenario, parse_scenario, scenario_schema
-from sim.scenario import AgentsClient, ProbeClient, ReplayClient, Scenario, StreamsClient
+from sim.scenario import Scenario
 
 TEXT = """\
 description = "One of each"
