@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.cost import Cost
+from sim.disk_books import DiskBooks, waits_for_a_job
 from sim.errors import DeadlockError
 from sim.request import Job, Request, Work
 from sim.run import Run
@@ -60,7 +61,7 @@ class Books:
         self.broken: list[str] = []
         self.works: list[tuple[int, int, Any, Any]] = []
         self.tokens: dict[int, list[int]] = {}
-        self.jobs: list[tuple[int, int, int]] = []
+        self.jobs: list[tuple[str, int, int, int]] = []
         self.requests: dict[int, Request] = {}
         self.ends: list[tuple[int, str, int, int, int]] = []
         self.busy_ps = 0
@@ -68,6 +69,8 @@ class Books:
         self._free_ps, self._after_prefill = 0, False
         options = self.options
         self._capacity = FOREVER_PS if (c := options.kv_capacity_tokens) is None else c
+        disk = options.checkpoints
+        self._disk = None if disk is None else DiskBooks(disk, self.require)
         self._host_ps = to_ps(options.host_gap_s)
         self._chunk_ps = to_ps(options.chunk_gap_s)
 
@@ -98,6 +101,10 @@ class Books:
             book.left, book.context = request.left_tokens, request.context_tokens
             whole = book.left + book.context
             self.require(whole == request.prompt_tokens, "cached and new are the prompt", whole)
+            if waits_for_a_job(request):
+                book.ready_ps = FOREVER_PS
+            if self._disk is not None:
+                self._disk.admitted(request)
         slots = [row.slot_index for row in self._view().running if row.slot_index >= 0]
         self.require(len(slots) == len(set(slots)), "a slot holds one request", slots)
 
@@ -108,6 +115,8 @@ class Books:
         book.left, book.context, book.admitted = book.left + book.context + unfed, 0, False
         self.require(request.left_tokens == book.left, "recompute", request.left_tokens, book.left)
         book.left = request.left_tokens
+        if self._disk is not None:
+            self._disk.preempted(request)
         if book.ready_ps == FOREVER_PS:  # its save is pointless now
             book.ready_ps = request.ready_ps
 
@@ -127,15 +136,21 @@ class Books:
         self.require(free == self._capacity - held, "memory", free, self._capacity - held)
 
     def job_done(self, job: Job, end_ps: int) -> None:
-        """Book a save."""
-        row = job.request.request_id
+        """Book a save or a load."""
+        row, book = job.request.request_id, self._books[job.request.request_id]
         self.require(job.begin_ps >= self._free_ps, "one at a time", row, job.begin_ps)
-        save_ps = to_ps(self.options.save_s)
-        save_ps += self._books[row].context * to_ps(self.options.save_token_s)
-        self.require(end_ps - job.begin_ps == save_ps, "save", row)
-        self.jobs.append((row, job.begin_ps, end_ps))
+        self.require(book.ready_ps == FOREVER_PS, "nobody runs before its job", row, job.kind)
+        self.require(
+            end_ps - job.begin_ps == self._job_ps(job, book.context), "duration", row, job.kind
+        )
+        self.jobs.append((job.kind, row, job.begin_ps, end_ps))
         self.busy_ps += end_ps - job.begin_ps
-        self._books[row].ready_ps = self._free_ps = end_ps
+        self._free_ps = end_ps
+        if job.then is None:
+            book.ready_ps = end_ps
+
+    def _job_ps(self, job: Job, context: int) -> int:
+        return 0 if self._disk is None else self._disk.job_ps(job, context)
 
     def finished(self, request: Request) -> None:
         """Close a book."""
@@ -145,6 +160,8 @@ class Books:
         )
         if request.status == "rejected":
             return
+        if self._disk is not None:
+            self._disk.finished(request)
         tokens = self.tokens[row]
         self.require(request.first_token_ps == (tokens or [-1])[0], "first token", row)
         self.require(request.generated_tokens == len(tokens), "tokens", row, len(tokens))
@@ -192,20 +209,35 @@ class Books:
             book.ready_ps = end_ps + self._chunk_ps
             if not book.left and self.options.first_token == "prefill":
                 self._token(row, book, end_ps)
+            self._save_prompt(row, book, tokens, end_ps)
         for row in decode:
             books[row].context += 1
             self._token(row, books[row], end_ps)
+            self._save_answer(row, books[row])
         self._free_ps, self._after_prefill = end_ps, bool(chunks)
 
     def _token(self, row: int, book: _Book, end_ps: int) -> None:
         self.tokens[row].append(end_ps)
         book.generated += 1
-        gaps_ps, every = self.requests[row]._gaps_ps, self.options.continued_interval_tokens
+        gaps_ps = self.requests[row]._gaps_ps
         book.ready_ps = end_ps + (gaps_ps[book.generated - 1] if gaps_ps else self._host_ps)
-        if every and book.context % every == 0:
-            book.ready_ps = FOREVER_PS  # until its save is done
         if book.generated >= book.output:
             book.admitted = False
+
+    def _save_prompt(self, row: int, book: _Book, tokens: int, end_ps: int) -> None:
+        if self._disk is None:
+            return
+        request = self.requests[row]
+        if self._disk.prefilled(request, book.generated, book.context, tokens):
+            book.ready_ps = FOREVER_PS  # until its save is done
+        elif book.left and not book.context % (self._disk.settings.interval_tokens or 1):
+            book.ready_ps = end_ps  # the rest of a quantum goes on
+
+    def _save_answer(self, row: int, book: _Book) -> None:
+        if self._disk is None or book.generated >= book.output:
+            return
+        if self._disk.decoded(self.requests[row], book.generated, book.context):
+            book.ready_ps = FOREVER_PS
 
     def close(self) -> None:
         """Check what must hold at the end."""
@@ -217,7 +249,7 @@ class Books:
             self.require(view.kv_free_tokens == self._capacity, "memory comes back")
         self.require(engine.work_count == len(self.works), "count of works", engine.work_count)
         spans = [(begin, end) for begin, end, _, _ in self.works]
-        spans += [(begin, end) for _, begin, end in self.jobs]
+        spans += [(begin, end) for *_, begin, end in self.jobs]
         self.require(sum([end - begin for begin, end in spans]) == self.busy_ps, "busy time")
         ended = sorted([row for row, *_ in self.ends])
         self.require(ended == sorted(self.requests), "every request ends once", ended)

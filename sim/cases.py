@@ -13,6 +13,8 @@ from typing import Any
 import simpy
 
 from sim.books import Books
+from sim.checkpoint_rules import CheckpointCost
+from sim.checkpointing import CheckpointSettings
 from sim.cost import Cost
 from sim.cost.expert_term import RowsTerm
 from sim.cost.launches import LaunchCut
@@ -130,7 +132,6 @@ def draw_case(
     starts_ps = [0, 20 * MS, 100 * MS, 101 * MS + 1, 350 * MS, 1_000 * MS]
     pauses_ps = [0, 5 * MS, 130 * MS, 133 * MS + 7]
     gapless = pick([False, True, False])  # the engine lays runs out in another way then
-    every = 0 if gapless else pick([0, 0, 16, 50])
     options = EngineOptions(
         first_token=pick(["prefill", "decode"]),
         slot_count=pick([2, 3, 5] if endless else [1, 2, 3]),
@@ -139,9 +140,7 @@ def draw_case(
         chunk_gap_s=0.0 if gapless else pick([0.0, 2e-3, 0.02, 0.1]),
         barging_probability=pick([0.0, 0.5, 0.9]),
         kv_capacity_tokens=pick([None, tokens * 3, tokens * 3 // 2]) if memory else None,
-        continued_interval_tokens=every,
-        save_s=pick([0.0, 4e-3, 0.1]) if every else 0.0,
-        save_token_s=pick([0.0, 1e-5]) if every else 0.0,
+        checkpoints=None if memory else draw_checkpoints(pick, tokens),
     )
     return Case(
         options,
@@ -168,6 +167,25 @@ def draw_case(
             sorted((pick(starts_ps), pick(sizes), pick(answers)) for _ in range(pick([0, 1, 3, 6])))
         ),
         seed=pick([1, 2, 3]),
+    )
+
+
+def draw_checkpoints(pick: Pick, tokens: int) -> CheckpointSettings | None:
+    """Choose a disk cache, or none."""
+    if pick([True, False]):
+        return None
+    return CheckpointSettings(
+        cost=CheckpointCost(
+            base_bytes=10,
+            bytes_per_token=1.0,
+            save_s=pick([0.0, 4e-3, 0.1]),
+            save_bytes_per_s=pick([None, 1e5]),
+            load_bytes_per_s=pick([None, 1e5]),
+        ),
+        budget_bytes=pick([None, None, tokens * 2, tokens * 8]),
+        min_tokens=pick([1, tokens // 16]),
+        interval_tokens=pick([0, tokens // 24, tokens // 8, 50]),
+        cold_max_tokens=pick([0, tokens]),
     )
 
 

@@ -79,6 +79,8 @@ class Engine:
         self.decide_count = self.run_count = self.work_count = 0
         self._fruitless = self._idle_count = 0
         self._notified = False
+        self._rest: Work | None = None
+        """What is left of a work that a save has interrupted."""
         self._span: Span | None = None
         self._alarm: At | None = None
         self._sleep(FOREVER_PS, _IDLE)
@@ -113,9 +115,10 @@ class Engine:
         span, self._span = self._span, None
         if isinstance(span, _Works):
             self._commit(span)
+            self._rest = span.rest if span.run.count else None
         elif isinstance(span, _Job):
-            span.job.request.ready_ps = int(self.env.now)
-            self.ledger.observer.job_done(span.job, int(self.env.now))
+            self.view.now_ps = int(self.env.now)
+            self.ledger.job_done(span.job, self.view.now_ps)
         told, self._notified = self._notified, False
         if told and self.env.peek() <= self.env.now:
             # Clients that react without delay come before the decision.
@@ -127,8 +130,12 @@ class Engine:
         """Ask the policy until it has something to run or to wait for."""
         view = self.view
         now_ps = view.now_ps = int(self.env.now)
+        if self.ledger.holding:
+            return self._start_job(self.ledger.holding.popleft())
+        if self._rest is not None:
+            return self._resume(self._rest)
         if self.lock.jobs and self.lock.wins():
-            return self._start_job()
+            return self._start_job(self.lock.jobs.popleft())
         for _ in range(FRUITLESS_DECISIONS):
             plan = self._ask()
             if plan.admit or plan.preempt:
@@ -137,7 +144,7 @@ class Engine:
                 return self._start_works(plan)
             if plan.until_ps > now_ps:
                 if self.lock.jobs:
-                    return self._start_job()
+                    return self._start_job(self.lock.jobs.popleft())
                 self._idle_count += bool(view.running or view.waiting)
                 if self._idle_count > FRUITLESS_WORKS:
                     raise DeadlockError(f"the policy waits for ever: {self.state()}")
@@ -152,11 +159,15 @@ class Engine:
     def _start_works(self, plan: Plan) -> None:
         """Lay the plan out and sleep until its run ends."""
         single = not self.fast_forward or bool(self.lock.jobs)
-        works = plan.cycle[:1] if single else plan.cycle
+        works, rest = plan.cycle[:1] if single else plan.cycle, None
+        if self.layout.stops is not None:
+            work, rest = self.layout.stops.clip(works[0])
+            if work is not works[0]:
+                works, single = [work], True
         if self.layout.waits:
             ready_ps = max([row.ready_ps for row in rows_of(works[0])])
             if ready_ps >= FOREVER_PS:  # the work waits for a job
-                return self._start_job()
+                return self._start_job(self.lock.jobs.popleft())
             if not self.cost.pure and ready_ps > self.view.now_ps:  # priced when it starts
                 return self._sleep(ready_ps, _IDLE)
         run = self.layout.run(works, plan, self.view, self.env.peek(), single)
@@ -165,11 +176,17 @@ class Engine:
             raise HorizonError(self.state())
         return self._sleep(
             run.end_ps(run.count),
-            _Works(run, works if run.length == len(works) else works[: run.length]),
+            _Works(run, works if run.length == len(works) else works[: run.length], rest),
         )
 
-    def _start_job(self) -> None:
-        job = self.lock.jobs.popleft()
+    def _resume(self, rest: Work) -> None:
+        """Go on with a work that a save has interrupted."""
+        self._rest = None
+        for row in rows_of(rest):
+            row.ready_ps = self.view.now_ps
+        self._start_works(Plan([rest], repeat=1))
+
+    def _start_job(self, job: Job) -> None:
         job.begin_ps = int(self.env.now)
         if job.begin_ps + job.duration_ps > LONGEST_PS:
             raise HorizonError(self.state())
@@ -218,10 +235,10 @@ _IDLE = _Idle()
 class _Works:
     """A run in progress."""
 
-    __slots__ = ("run", "works")
+    __slots__ = ("rest", "run", "works")
 
-    def __init__(self, run: Run, works: Sequence[Work]) -> None:
-        self.run, self.works = run, works
+    def __init__(self, run: Run, works: Sequence[Work], rest: Work | None = None) -> None:
+        self.run, self.works, self.rest = run, works, rest
 
     def cut(self, now_ps: int) -> int:
         run = self.run

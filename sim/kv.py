@@ -26,8 +26,8 @@ class KvStore(Protocol):
         """Note what a new request finds, as far as it is known before it is admitted."""
         ...
 
-    def admit(self, row: Request) -> None:
-        """Note what an admitted request finds."""
+    def admit(self, row: Request) -> Resident | None:
+        """Note what an admitted request finds; return what its slot loses by it."""
         ...
 
     def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
@@ -68,8 +68,9 @@ class SessionKv:
         found = [h.reuse(row.segments, partial=self.partial_reuse) for h in held if h is not None]
         _find(row, max(found, default=0))
 
-    def admit(self, row: Request) -> None:
+    def admit(self, row: Request) -> Resident | None:
         """Do nothing: it was known at arrival."""
+        return None
 
     def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
         """Keep the session; one without a name keeps nothing."""
@@ -100,10 +101,10 @@ class SlotKv:
     def arrive(self, row: Request) -> None:
         """Do nothing: which slot serves it is decided later."""
 
-    def admit(self, row: Request) -> None:
+    def admit(self, row: Request) -> Resident | None:
         """Match the prompt with the slot, and say why the cache was missed."""
         if row.slot_index < 0:  # a policy without slots
-            return
+            return None
         held = self.slots[row.slot_index]
         cached = held.reuse(row.segments, partial=self.partial_reuse) if row.session_id else 0
         if not cached and not row.cached_tokens:
@@ -111,6 +112,10 @@ class SlotKv:
         self._seen.add(row.session_id)
         self.slots[row.slot_index] = Resident((), 0, row.session_id, held.used_ps)
         _find(row, cached)
+        if not cached:
+            return held if held.kv_tokens else None
+        row.saved_tokens = held.saved_tokens
+        return None
 
     def _cause(self, row: Request, held: Resident) -> str:
         if not row.session_id or row.session_id not in self._seen:
@@ -126,5 +131,5 @@ class SlotKv:
         if row.slot_index >= 0 and row.session_id:
             segments = (*row.segments, answer)
             self.slots[row.slot_index] = Resident(
-                segments, row.context_tokens, row.session_id, now_ps
+                segments, row.context_tokens, row.session_id, now_ps, row.saved_tokens
             )

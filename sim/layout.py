@@ -13,6 +13,7 @@ from sim.cost import Cost
 from sim.errors import InvariantError
 from sim.request import Plan, Request, Work, rows_of
 from sim.run import Run
+from sim.stops import Stops
 from sim.units import FOREVER_PS
 from sim.view import View
 
@@ -34,14 +35,25 @@ class Layout:
         From a token to the moment when its row can run again.
     chunk_gap_ps
         From the end of a prefill chunk to the moment when its row can run again.
-    save_tokens
-        A decoding row saves its KV at multiples of this context; 0 for never.
+    stops
+        Where runs end for checkpoints; None without a disk cache.
+    jobs_wait
+        Whether a row can wait for a job of the raw lock.
     """
 
-    def __init__(self, cost: Cost, host_gap_ps: int, chunk_gap_ps: int, save_tokens: int) -> None:
+    def __init__(
+        self,
+        cost: Cost,
+        host_gap_ps: int,
+        chunk_gap_ps: int,
+        stops: Stops | None = None,
+        *,
+        jobs_wait: bool = False,
+    ) -> None:
         self.cost = cost
         self.host_gap_ps, self.chunk_gap_ps = host_gap_ps, chunk_gap_ps
-        self.save_tokens = save_tokens
+        self.stops = stops
+        self.jobs_wait = jobs_wait or stops is not None
         self.varied_gap_count = 0
         """Requests in the system that have host gaps of their own."""
 
@@ -67,7 +79,7 @@ class Layout:
         if length > 1 and _is_irregular(works):
             works, length, single = works[:1], 1, True
         _check_rows(works)
-        if length == 1 and cost.pure and not self.waits:
+        if length == 1 and cost.pure and not self.gaps and self._is_ready(works[0], now_ps):
             run = self._repeated(works[0], plan, view, single)
             if run is not None:
                 return run
@@ -117,10 +129,30 @@ class Layout:
         return self._listed(works, steps_before, limit, begin_ps, horizon_ps, price_ps)
 
     @property
+    def gaps(self) -> bool:
+        """Whether a row can be unready after a work."""
+        return bool(self.host_gap_ps or self.chunk_gap_ps or self.varied_gap_count)
+
+    @property
     def waits(self) -> bool:
         """Whether a row can be unready when the engine is free."""
-        gaps = self.host_gap_ps or self.chunk_gap_ps or self.varied_gap_count
-        return bool(gaps or self.save_tokens)
+        return self.gaps or self.jobs_wait
+
+    def _is_ready(self, work: Work, now_ps: int) -> bool:
+        return not self.jobs_wait or max([row.ready_ps for row in rows_of(work)]) <= now_ps
+
+    def _left_tokens(self, row: Request, tokens: int) -> int:
+        """Return the prompt tokens up to the next point at which a run must end."""
+        if not 0 < tokens <= row.left_tokens:
+            raise _wrong_tokens(row, tokens)
+        return row.left_tokens if self.stops is None else self.stops.prompt_tokens(row)
+
+    def _left_steps(self, work: Work) -> int:
+        """Return the decode steps up to the next point at which a run must end."""
+        left = min([row._output_left for row in work.decode])
+        if self.stops is not None and self.stops.interval_tokens:
+            left = min(left, *[self.stops.answer_tokens(row) for row in work.decode])
+        return left
 
     def _repeated(self, work: Work, plan: Plan, view: View, single: bool) -> Run | None:
         """Lay out one work, repeated, where nothing waits; None if there is no closed form.
@@ -130,14 +162,14 @@ class Layout:
         cost, limit, rows, context_sum = self.cost, plan.repeat, len(work.decode), 0
         prefill = []
         for row, tokens in work.prefill:
-            if not 0 < tokens <= row.left_tokens:
-                raise _wrong_tokens(row, tokens)
-            limit = min(limit, row.left_tokens // tokens)
+            limit = max(1, min(limit, self._left_tokens(row, tokens) // tokens))
             prefill.append((row.context_tokens, tokens))
         for row in work.decode:
             context_sum += row.context_tokens
             if row._output_left < limit:
                 limit = row._output_left
+        if rows and self.stops is not None:
+            limit = min(limit, self._left_steps(work))
         if view.kv_free_tokens < FOREVER_PS >> 1:
             growth = rows + sum([tokens for _, tokens in prefill])
             limit = max(1, min(limit, view.kv_free_tokens // growth))
@@ -182,19 +214,15 @@ class Layout:
         self, works: Sequence[Work], steps_before: Sequence[int], repeat: int, view: View
     ) -> int:
         """Return the number of works up to the first that changes what the policy sees."""
-        length, growth, every = len(works), 0, self.save_tokens
+        length, growth = len(works), 0
         limit = min(repeat * length, LONGEST_WORKS)
         for j, work in enumerate(works):
             for row, tokens in work.prefill:
-                if not 0 < tokens <= row.left_tokens:
-                    raise _wrong_tokens(row, tokens)
-                full, rest = divmod(row.left_tokens, tokens)
+                full, rest = divmod(self._left_tokens(row, tokens), tokens)
                 limit = min(limit, full * length + j if rest else (full - 1) * length + j + 1)
                 growth += tokens
             if work.decode:
-                left = min([row._output_left for row in work.decode])
-                if every:
-                    left = min(left, *[every - row.context_tokens % every for row in work.decode])
+                left = self._left_steps(work)
                 cycles, rest = divmod(left - 1 - steps_before[j], steps_before[length])
                 if cycles >= 0 and not rest:
                     limit = min(limit, cycles * length + j + 1)

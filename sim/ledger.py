@@ -5,8 +5,11 @@ The engine decides when; the ledger applies. It owns no clock: every instant com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
 
+from sim.checkpointing import Checkpoints
 from sim.errors import InvariantError
 from sim.kv import KvStore
 from sim.layout import Layout
@@ -25,11 +28,12 @@ class Ledger:
     Parameters
     ----------
     policy
-        Its ``claim``, if it has one, is noted when a request begins to wait.
+        Its ``claim``, if it has one, is noted when a request begins to wait. With its attribute
+        ``takes_raw_lock`` a prompt takes the lock once before it begins.
     layout
-        Knows host gaps and when a save is due.
+        Knows host gaps.
     lock
-        Receives the saves.
+        Receives saves and loads.
     view
         State that the policy sees; ``kv_free_tokens`` starts as the capacity.
     observer
@@ -39,8 +43,13 @@ class Ledger:
     token_from_prefill
         Whether the work that ends a prompt yields the first token (ds4, vLLM); otherwise the
         next decode work does (mlx-lm).
-    save_ps
-        Duration of a continued save of a context, or ``None`` for no saves.
+    checkpoints
+        Checkpoints on disk, or ``None`` for no disk cache.
+
+    Attributes
+    ----------
+    holding
+        Saves inside a quantum: they follow the work that has just ended, before anything else.
     """
 
     def __init__(
@@ -53,12 +62,15 @@ class Ledger:
         kv: KvStore,
         *,
         token_from_prefill: bool = True,
-        save_ps: Callable[[int], int] | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.layout, self.lock, self.view, self.observer = layout, lock, view, observer
         self.kv = kv
-        self.token_from_prefill, self.save_ps = token_from_prefill, save_ps
+        self.token_from_prefill, self.checkpoints = token_from_prefill, checkpoints
         self.claim = getattr(policy, "claim", None)
+        # A fair lock hands over at once: nothing to simulate.
+        self._syncs = lock.is_barging and getattr(policy, "takes_raw_lock", False)
+        self.holding: deque[Job] = deque()
         self.has_streams = False
         """Whether an endless request was ever submitted."""
         self._done: list[Request] = []
@@ -84,7 +96,7 @@ class Ledger:
             decoding = row.generated_tokens and not row.left_tokens
             sampled = 1 if decoding and self.token_from_prefill else 0
             row.left_tokens += row.context_tokens + sampled
-            row.context_tokens = 0
+            row.context_tokens = row.cut_tokens = 0
             if row.ready_ps >= FOREVER_PS:  # it waited for its save
                 self.lock.drop(row)
                 row.ready_ps = view.now_ps
@@ -98,12 +110,39 @@ class Ledger:
                 row.slot_index = plan.slots[index]
             if row.admit_ps < 0:
                 row.admit_ps = view.now_ps
-                self.kv.admit(row)
+                self._find(row)
             view.kv_free_tokens -= row.context_tokens
             if self.claim is not None and row.left_tokens:
                 row.claim = self.claim(row, view)
             self.observer.admitted(row)
         self._check_memory()
+
+    def _find(self, row: Request) -> None:
+        """Let a request find what it can in its slot and on disk."""
+        lost = self.kv.admit(row)
+        jobs = [Job("sync", row, 0)] if self._syncs else []
+        if self.checkpoints is not None:
+            jobs += self.checkpoints.admit(row, lost, self.view.now_ps)
+        if jobs:
+            for job, then in pairwise(jobs):
+                job.then = then
+            self._queue(jobs[0])
+
+    def _queue(self, job: Job) -> None:
+        """Let a request wait for a job at the raw lock."""
+        job.request.ready_ps = FOREVER_PS
+        self.lock.jobs.append(job)
+
+    def job_done(self, job: Job, end_ps: int) -> None:
+        """Note the end of a job: its request asks for the next one, or goes on."""
+        row = job.request
+        if job.then is not None:
+            self.lock.jobs.append(job.then)
+        elif row.status == "running":
+            row.ready_ps = end_ps
+            if self.claim is not None and row.left_tokens:
+                row.claim = self.claim(row, self.view)
+        self.observer.job_done(job, end_ps)
 
     def commit(self, run: Run, works: Sequence[Work]) -> bool:
         """Apply the works of a run, positions in the order of their last execution.
@@ -129,6 +168,10 @@ class Ledger:
                     if row.first_token_ps < 0:
                         row.first_token_ps = _first_step_end_ps(run, works)
                     self._emit(row, times, end_ps)
+                    if self.checkpoints is not None and row._output_left > 0:
+                        job = self.checkpoints.continued(row, end_ps)
+                        if job is not None:
+                            self._queue(job)
             if work.prefill:
                 view.last_kind = "mixed" if work.decode else "prefill"
             else:
@@ -150,6 +193,24 @@ class Ledger:
             if row.first_token_ps < 0:
                 row.first_token_ps = end_ps
             self._emit(row, 1, end_ps)
+        if self.checkpoints is not None:
+            self._checkpoint_prompt(self.checkpoints, row, tokens, end_ps)
+
+    def _checkpoint_prompt(
+        self, checkpoints: Checkpoints, row: Request, tokens: int, end_ps: int
+    ) -> None:
+        """Save a prompt at its anchor through the raw lock, at a multiple inside the quantum."""
+        if row.cut_tokens:
+            row.cut_tokens -= tokens
+            if not row.cut_tokens:
+                job = checkpoints.cold(row, end_ps)
+                if job is not None:
+                    self._queue(job)
+                return
+        job = checkpoints.continued(row, end_ps)
+        if job is not None:
+            row.ready_ps = FOREVER_PS
+            self.holding.append(job)
 
     def _emit(self, row: Request, times: int, end_ps: int) -> None:
         """Give ``times`` tokens to a row, the last at ``end_ps``."""
@@ -162,10 +223,6 @@ class Ledger:
         gaps_ps = row._gaps_ps
         gap_ps = gaps_ps[row.generated_tokens - 1] if gaps_ps else self.layout.host_gap_ps
         row.ready_ps = end_ps + gap_ps
-        every = self.layout.save_tokens
-        if every and self.save_ps is not None and row.context_tokens % every == 0:
-            row.ready_ps = FOREVER_PS
-            self.lock.jobs.append(Job("save", row, self.save_ps(row.context_tokens)))
 
     def _retire(self) -> bool:
         """Let finished requests go; return whether a client was told."""

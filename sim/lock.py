@@ -28,6 +28,11 @@ class RawLock:
         self.jobs: deque[Job] = deque()
         self._barging, self._random = barging_probability, random
 
+    @property
+    def is_barging(self) -> bool:
+        """Whether a job that waits can lose against the policy."""
+        return self._barging > 0
+
     def drop(self, request: Request) -> None:
         """Forget the jobs of a request that has lost its KV."""
         if self.jobs:

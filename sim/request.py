@@ -35,9 +35,19 @@ class Request:
     context_tokens: int
     """Tokens in the KV cache."""
     segments: tuple[Segment, ...] = ()
+    answer_segment: str = ""
+    """Name under which its answer can come back in a later prompt."""
+    marker_tokens: int | None = None
+    """Tokens before the last user message that stands before the first answer; None if unknown."""
     generated_tokens: int = 0
     recomputed_tokens: int = 0
     """Tokens prefilled a second time after a preemption."""
+    restored_tokens: int = 0
+    """Part of `cached_tokens` that came from a checkpoint on disk."""
+    cut_tokens: int = 0
+    """Prompt tokens up to the point where the engine ends a chunk (a cold anchor); 0 for none."""
+    saved_tokens: int = 0
+    """Longest checkpoint of this session that its slot has written or read."""
     slot_index: int = -1
     miss_cause: str = ""
     """Why nothing was found in the KV cache: first, diverged, other slot, evicted; else empty."""
@@ -113,6 +123,11 @@ class Job:
     """Work beside the policy that holds the executor: a KV save, for instance."""
 
     kind: str
+    """sync (a prompt looks at its slot), evict, load, cold or continued."""
     request: Request
     duration_ps: int
+    size_bytes: int = 0
+    """Written or read."""
+    then: Job | None = None
+    """What its request asks for next."""
     begin_ps: int = field(default=-1)

@@ -32,6 +32,8 @@ class Resident:
     session_id: str = ""
     used_ps: int = -1
     """When it was last in use; -1 for never."""
+    saved_tokens: int = 0
+    """Longest checkpoint that was written or read for it."""
 
     def common_tokens(self, prompt: Sequence[Segment]) -> int:
         """Return the held tokens that a prompt begins with."""

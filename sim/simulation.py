@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+from sim.checkpointing import CheckpointSettings
 from sim.clients import make_client
 from sim.cost.build import build_cost
 from sim.kv import KvStore, SessionKv, SlotKv
@@ -116,14 +117,30 @@ def engine_options(scenario: Scenario) -> EngineOptions:
         barging_probability=engine.barging_probability if engine.lock == "barging" else 0.0,
         kv_capacity_tokens=kv.capacity_tokens,
         slot_context_tokens=kv.slot_context_tokens,
-        continued_interval_tokens=kv.continued_interval_tokens or 0,
-        save_s=kv.save_s,
-        save_token_s=kv.save_token_s,
+        checkpoints=_checkpoint_settings(scenario),
     )
+
+
+def _checkpoint_settings(scenario: Scenario) -> CheckpointSettings | None:
+    kv = scenario.kv
+    if kv.disk_budget_bytes is None or not _has_slots(scenario):
+        return None
+    return CheckpointSettings(
+        cost=kv.checkpoint_cost,
+        budget_bytes=kv.disk_budget_bytes,
+        min_tokens=kv.checkpoint_min_tokens,
+        interval_tokens=kv.continued_interval_tokens or 0,
+        cold_max_tokens=kv.cold_max_tokens,
+    )
+
+
+def _has_slots(scenario: Scenario) -> bool:
+    wants = getattr(scenario.policy.policy_class, "needs_slots", False)
+    return bool(wants and scenario.engine.slot_count)
 
 
 def _kv_store(scenario: Scenario) -> KvStore:
     kv, slot_count = scenario.kv, scenario.engine.slot_count
-    if slot_count and getattr(scenario.policy.policy_class, "needs_slots", False):
+    if slot_count and _has_slots(scenario):
         return SlotKv(slot_count, partial_reuse=kv.partial_reuse)
     return SessionKv(partial_reuse=kv.partial_reuse, shared_prefix=kv.shared_prefix)

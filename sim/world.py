@@ -10,6 +10,7 @@ import simpy
 from numpy.random import Generator
 
 from sim.audit import AuditedEngine
+from sim.checkpointing import Checkpoints, CheckpointSettings
 from sim.cost import Cost
 from sim.engine import Engine
 from sim.errors import DeadlockError
@@ -21,6 +22,7 @@ from sim.observer import Observer
 from sim.policies import Policy
 from sim.request import Request, Segment
 from sim.rng import stream
+from sim.stops import Stops
 from sim.units import FOREVER_PS, to_ps
 from sim.view import View
 
@@ -47,11 +49,8 @@ class EngineOptions:
     """Tokens that fit into memory, over all running requests."""
     slot_context_tokens: int | None = None
     """Longest context of one request."""
-    continued_interval_tokens: int = 0
-    """A decoding row saves its KV at multiples of this context; 0 for never."""
-    save_s: float = 0.0
-    save_token_s: float = 0.0
-    """Duration of a save, fixed and per token of context."""
+    checkpoints: CheckpointSettings | None = None
+    """Disk cache; none when None."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -103,11 +102,14 @@ class World:
         self.draws: dict[str, Any] = {}
         """The drawn workload, by client and agent: the same under every policy."""
         capacity = options.kv_capacity_tokens
+        disk = options.checkpoints
+        self.checkpoints = None if disk is None else Checkpoints(disk)
         layout = Layout(
             cost,
             to_ps(options.host_gap_s),
             to_ps(options.chunk_gap_s),
-            options.continued_interval_tokens,
+            None if self.checkpoints is None else Stops(cost, self.checkpoints),
+            jobs_wait=options.barging_probability > 0,
         )
         ledger = Ledger(
             policy,
@@ -121,7 +123,7 @@ class World:
             observer,
             self.kv,
             token_from_prefill=options.first_token == "prefill",
-            save_ps=self._save_ps,
+            checkpoints=self.checkpoints,
         )
         engine_class = AuditedEngine if audit else Engine
         self.engine = engine_class(
@@ -149,6 +151,7 @@ class World:
         pause_kind: str = "",
         resident_tokens: int = 0,
         answer_segment: str = "",
+        marker_tokens: int | None = None,
         gaps_ps: Sequence[int] = (),
         on_finish: Callable[[Request], None] | None = None,
     ) -> Request:
@@ -168,6 +171,8 @@ class World:
             Leading tokens that the engine is declared to hold, whatever came before.
         answer_segment
             Name under which the answer can come back in the next prompt.
+        marker_tokens
+            Tokens before the last user message that stands before the first answer, if known.
         gaps_ps
             Host gap after each token; empty for the engine's constant.
         on_finish
@@ -187,6 +192,8 @@ class World:
             left_tokens=prompt_tokens - cached,
             context_tokens=cached,
             segments=segments,
+            answer_segment=answer_segment or f"{session_id}/a{turn_index}",
+            marker_tokens=marker_tokens,
             pause_before_ps=pause_before_ps,
             pause_kind=pause_kind,
             _output_left=output_tokens,
@@ -205,7 +212,7 @@ class World:
 
         def finished(done: Request) -> None:
             del self._open[done.request_id]
-            answer = (answer_segment or f"{session_id}/a{turn_index}", done.generated_tokens)
+            answer = (done.answer_segment, done.generated_tokens)
             self.kv.keep(done, answer, int(self.env.now))
             if on_finish is not None:
                 on_finish(done)
@@ -247,9 +254,6 @@ class World:
         self.observer.finished(request)
         if on_finish is not None:
             on_finish(request)
-
-    def _save_ps(self, context_tokens: int) -> int:
-        return to_ps(self.options.save_s) + context_tokens * to_ps(self.options.save_token_s)
 
 
 def _succeed(event: simpy.Event, request: Request) -> None:

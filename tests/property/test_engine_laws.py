@@ -45,7 +45,7 @@ def draw(data: st.DataObject, kind: str, **keywords: Any) -> Case:
 
 def without_gaps(case: Case) -> Case:
     """Rows are ready at once, so that only the policy can leave the engine idle."""
-    options = replace(case.options, host_gap_s=0.0, chunk_gap_s=0.0, continued_interval_tokens=0)
+    options = replace(case.options, host_gap_s=0.0, chunk_gap_s=0.0, checkpoints=None)
     return replace(case, options=options, streams=tuple((*s[:3], ()) for s in case.streams))
 
 
@@ -96,7 +96,7 @@ def test_busy_and_idle_are_the_makespan(kind: str, data: st.DataObject) -> None:
     books = play(draw(data, kind), KINDS[kind]())
     spans = sorted(
         [(begin, end) for begin, end, _, _ in books.works]
-        + [(begin, end) for _, begin, end in books.jobs]
+        + [(begin, end) for *_, begin, end in books.jobs]
     )
     first_ps = min(row.submit_ps for row in books.requests.values())
     idle_ps, at_ps = 0, first_ps

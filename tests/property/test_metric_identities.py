@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from simpy import Event
 
 from sim import intervals
+from sim.checkpoint_rules import CheckpointCost
+from sim.checkpointing import CheckpointSettings
 from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, LinearCost
 from sim.metric_table import METRIC_BY_NAME
@@ -39,6 +41,10 @@ from sim.retention import during_prefill
 from sim.run import Run
 from sim.units import FOREVER_PS, PS_PER_S, to_ps
 from sim.world import EngineOptions, World
+
+SAVES = CheckpointSettings(
+    cost=CheckpointCost(bytes_per_token=1.0, save_s=0.02), min_tokens=50, interval_tokens=50
+)
 
 
 class Naive:
@@ -133,8 +139,7 @@ def cases(draw: st.DrawFn) -> Case:
             prefill_cap_tokens=draw(st.sampled_from([None, 24])),
             host_gap_s=gap_s,
             kv_capacity_tokens=capacity,
-            continued_interval_tokens=draw(st.sampled_from([0, 0, 50])) if not capacity else 0,
-            save_s=0.02,
+            checkpoints=draw(st.sampled_from([None, SAVES])) if not capacity else None,
         ),
         Coefficients(
             prefill_chunk_s=draw(st.sampled_from([0.0, 0.01])),

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from sim.cases import Case, linear_cost, play
+from sim.checkpoint_rules import CheckpointCost
+from sim.checkpointing import CheckpointSettings
 from sim.lock import RawLock
 from sim.policies.ds4 import Ds4
 from sim.units import PS_PER_S, to_ps
 from sim.world import EngineOptions
 
+SAVES = CheckpointCost(bytes_per_token=1.0, save_s=0.1, save_bytes_per_s=1000)
 COST = partial(linear_cost, prefill_token_s=1e-3, decode_row_s=1e-2)
 
 
@@ -34,16 +37,17 @@ def saves(barging: float, seed: int = 1) -> list[tuple[float, float]]:
     """One request decodes over the context 16, where it is saved, beside a long prompt."""
     case = Case(
         EngineOptions(
-            slot_count=2, continued_interval_tokens=16, save_s=0.1, save_token_s=1e-3,
-            barging_probability=barging,
+            slot_count=2, barging_probability=barging,
+            checkpoints=CheckpointSettings(cost=SAVES, interval_tokens=16, min_tokens=16),
         ),
         COST,
-        arrivals=((0, 12, 8), (0, 4000, 1)),
+        agents=((0, ((12, 8, 0),)),),
+        arrivals=((0, 4000, 1),),
         seed=seed,
     )  # fmt: skip
     books = play(case, Ds4(Ds4.Parameters(mixed_quantum_tokens=100)))
     assert books.broken == []
-    return [(begin / PS_PER_S, end / PS_PER_S) for _, begin, end in books.jobs]
+    return [(b / PS_PER_S, e / PS_PER_S) for kind, _, b, e in books.jobs if kind == "continued"]
 
 
 def test_a_save_stalls_everybody() -> None:
