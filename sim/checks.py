@@ -9,6 +9,7 @@ from pathlib import Path
 from sim.agent_tables import AgentsClient
 from sim.client_tables import ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.coefficients import TableCoefficients
+from sim.disk_checks import faults_of_disk, notes_on_disk
 from sim.errors import InputError, Problem
 from sim.lines import Key
 from sim.memory_checks import faults_of_memory, notes_on_memory
@@ -17,13 +18,6 @@ from sim.profiles import Profile
 from sim.replayed import Facts, facts_of
 from sim.scenario import ScenarioTables
 from sim.units import to_ps
-
-NOT_SIMULATED = (
-    *("checkpoint_base_bytes", "checkpoint_bytes_per_token", "checkpoint_min_tokens"),
-    *("save_bytes_per_s", "save_cached_bytes", "save_slow_bytes_per_s", "load_bytes_per_s"),
-    *("cold_max_tokens", "disk_budget_bytes"),
-)
-"""Keys of ``[kv]`` that no run obeys yet: a scenario that sets one is told so."""
 
 _COMMON_SLOT_COUNT = 6
 """Of the ds4-server that most recordings come from; proposed where none is given."""
@@ -61,7 +55,7 @@ def faults_of_keys(
     own
         Where the keys that the scenario itself sets stand in its file: ``("engine", "lock")``.
     """
-    engine, kv = tables.engine, tables.kv
+    engine = tables.engine
     switches = [
         ("barging_probability", "lock", "barging", engine.lock),
         ("decode_batched_share", "decode_batching", "partial", engine.decode_batching),
@@ -72,10 +66,7 @@ def faults_of_keys(
             yield key, f"missing; {switch} {wanted} needs it"
         if value != wanted and getattr(engine, name) and key in own:
             yield own[key], f"does nothing with {switch} {value}; it is for {switch} {wanted}"
-    for name in ("save_s", "save_token_s"):
-        key = ("kv", name)
-        if kv.continued_interval_tokens is None and getattr(kv, name) and key in own:
-            yield own[key], "does nothing: without kv.continued_interval_tokens nothing is saved"
+    yield from faults_of_disk(tables, own)
     yield from faults_of_memory(tables, profile, own)
     if isinstance(profile.cost, TableCoefficients):
         key = own.get(("engine", "decode_batching"), ("engine", "decode_batching"))
@@ -164,7 +155,7 @@ def notes(
 def _notes_on_settings(
     tables: ScenarioTables, profile: Profile, policy: PolicyChoice, own: Mapping[Key, Key]
 ) -> Iterator[str]:
-    engine, kv, cost = tables.engine, tables.kv, profile.cost
+    engine, cost = tables.engine, profile.cost
     if engine.lock == "barging" and not engine.barging_probability:
         yield "engine.lock barging with engine.barging_probability 0 is the fair lock"
     if engine.gpu_sharing == "fused" and getattr(policy.policy_class, "never_mixes", False):
@@ -180,12 +171,8 @@ def _notes_on_settings(
             "decode_batching serial repeats steps of one row: what the profile holds of steps of "
             f"up to {measured[-1]} rows is not used"
         )
-    if kv.continued_interval_tokens and not kv.save_s and not kv.save_token_s:
-        yield "saves take no time: neither kv.save_s nor kv.save_token_s is given"
+    yield from notes_on_disk(tables, policy, own)
     yield from notes_on_memory(tables, profile, own)
-    for name in NOT_SIMULATED:
-        if ("kv", name) in own:
-            yield f"kv.{name} does nothing: checkpoints on disk are not modelled yet"
 
 
 def _notes_on_replays(tables: ScenarioTables, replays: Mapping[str, Facts]) -> Iterator[str]:

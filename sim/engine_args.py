@@ -188,6 +188,15 @@ class _Reading:
             except ValueError as error:
                 self._refuse(word, flag.name, str(error))
                 continue
+            if flag.needs and not self._has(flag.needs.partition(" ")[0]):
+                self.notes.append(
+                    f"{flag.name} does nothing without {flag.needs.partition(' ')[0]}"
+                )
+                continue
+            if flag.gives is not None and any(
+                other.key == flag.key and other.gives is None for other in self.given
+            ):
+                continue
             if flag.key in chosen:
                 first = chosen[flag.key][0].name
                 said = f"{first} and {flag.name} both set {flag.key}; {flag.name} is used"
@@ -202,7 +211,7 @@ class _Reading:
         if self.unknown:
             said = _listed(self._hints())
             self.notes.append(f"no flags of {self.table.program} known here, read over: {said}")
-        today = [flag for flag in self.table.modelled() if not flag.until]
+        today = [flag for flag in self.table.modelled() if flag.is_printed]
         if self.is_launch and (left := [flag for flag in today if flag.key not in chosen]):
             said = _listed(flag.name for flag in left)
             self.notes.append(f"not given, so as the scenario and its profile say: {said}")
@@ -211,6 +220,9 @@ class _Reading:
         text = " ".join(_shown(flag, value) for flag, value, _ in shown)
         notes = tuple(f"{OPTION}: {note}" for note in self.notes)
         return EngineArgs(tuple(override for _, _, override in chosen.values()), text, notes)
+
+    def _has(self, name: str) -> bool:
+        return any(name in flag.names for flag in self.given)
 
     def _origin(self, word: Word, flag: Flag, value: str) -> str:
         where = f"{self.source}:{word.line}:" if self.is_file else OPTION

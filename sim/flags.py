@@ -38,6 +38,11 @@ class Flag:
         0 switches the thing off.
     has_value
         False for a switch.
+    gives
+        What the key becomes when the flag stands alone, whatever text it has (a folder).
+    needs
+        A flag, with some text, without which this one does nothing; without a value neither is
+        printed.
     since, until
         The first builds that know it, and the first that no longer do.
     note
@@ -52,6 +57,8 @@ class Flag:
     multiple: int = 1
     zero_is_off: bool = False
     has_value: bool = True
+    gives: int | None = None
+    needs: str = ""
     since: str = ""
     until: str = ""
     note: str = ""
@@ -71,6 +78,11 @@ class Flag:
         """Whether it changes a run here."""
         return bool(self.key) and not self.ignored
 
+    @property
+    def is_printed(self) -> bool:
+        """Whether settings are printed as this flag: today's builds read a number from it."""
+        return self.is_modelled and not self.until and self.gives is None
+
     def value_of(self, text: str) -> int | float | None:
         """Return what the key becomes; None when the flag switches the thing off.
 
@@ -79,6 +91,8 @@ class Flag:
         ValueError
             The text is no whole number.
         """
+        if self.gives is not None:
+            return self.gives
         if not _WHOLE.fullmatch(text):
             raise ValueError(f"expected a whole number, got {text!r}"[:200])
         number = int(text)
@@ -111,6 +125,10 @@ class Flag:
             said.append(f"{rule}: {example} is {becomes} here")
         if self.zero_is_off:
             said.append("0 is off")
+        if self.gives is not None:
+            said.append(f"alone it gives {self.gives}")
+        if self.needs:
+            said.append(f"needs {self.needs.partition(' ')[0]}")
         if self.since:
             said.append(f"since {self.since}")
         if self.until:
@@ -139,7 +157,7 @@ class FlagTable:
 
     def of_key(self, key: str) -> Flag | None:
         """Return the flag that today's builds read for a key."""
-        known = (flag for flag in self.flags if flag.is_modelled and not flag.until)
+        known = (flag for flag in self.flags if flag.is_printed)
         return next((flag for flag in known if flag.key == key), None)
 
     def modelled(self) -> Iterator[Flag]:

@@ -36,11 +36,14 @@ def launch_line(scenario: Scenario) -> str:
     for flag in printed:
         value = setting(scenario, flag.key)
         text = flag.text_of(value)
+        if value is None and flag.needs:
+            continue
         if text is None:
             left.append(f"{flag.key} = {_shown(value)}  ({_why(flag, value)})")
         elif flag.is_variable:
             variables.append(f"{flag.name}={text}")
         else:
+            flags += [flag.needs] if flag.needs else []
             flags.append(f"{flag.name} {text}")
     keys = {flag.key for flag in printed}
     left += [f"{key} = {_shown(value)}" for key, value in _others(scenario) if key not in keys]

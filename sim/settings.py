@@ -62,12 +62,10 @@ class KvSettings(Table):
     shared_prefix: bool = False
     """Whether a prompt may reuse the prefix of another session."""
     continued_interval_tokens: Tokens | None = None
-    """A session is saved whenever its length is a multiple of this; never when absent. ds4-server
-    rounds its flag up to a multiple of 2048: 10240 for 10000."""
+    """A session is saved to disk whenever its length is a multiple of this; never when absent.
+    ds4-server rounds its flag up to a multiple of 2048: 10240 for 10000."""
     save_s: Seconds = 0.0
-    """Of each save."""
-    save_token_s: Seconds = 0.0
-    """Of each save, per token of the session."""
+    """Of each save, beside its bytes."""
     checkpoint_base_bytes: Bytes = 0
     """Of a checkpoint, whatever its length."""
     checkpoint_bytes_per_token: Annotated[float, Field(ge=0, le=1e12)] = 0.0

@@ -11,7 +11,6 @@ from fractions import Fraction
 from sim.flags import Flag, FlagTable, flag
 
 _AUGUST = "4 August 2026"
-_DISK = "checkpoints on disk are not modelled yet"
 _STREAMING = "experts outside memory are not modelled yet"
 _DRAFT = "speculative decoding is not modelled"
 _PLACES = "several machines or GPUs are not modelled"
@@ -33,6 +32,16 @@ _MODELLED = (
         multiple=2048,
         zero_is_off=True,
     ),
+    Flag(
+        names=("--kv-disk-space-mb",),
+        key="kv.disk_budget_bytes",
+        factor=_MIB,
+        unit="MiB",
+        needs="--kv-disk-dir kv-cache",
+    ),
+    Flag(names=("--kv-disk-dir",), key="kv.disk_budget_bytes", gives=4096 * 2**20),
+    flag("--kv-cache-cold-max-tokens", "kv.cold_max_tokens"),
+    flag("--kv-cache-min-tokens", "kv.checkpoint_min_tokens"),
     Flag(
         names=("DS4_SERVER_DECODE_COALESCE_US",),
         key="policy.coalesce_s",
@@ -61,19 +70,9 @@ def _plain(*names: str) -> tuple[Flag, ...]:
 
 
 _NOT_MODELLED = (
-    _ignored(_DISK, "--kv-disk-dir"),
-    Flag(
-        names=("--kv-disk-space-mb",),
-        key="kv.disk_budget_bytes",
-        ignored=_DISK,
-        factor=_MIB,
-        unit="MiB",
-    ),
-    _ignored(_DISK, "--kv-cache-cold-max-tokens", key="kv.cold_max_tokens"),
-    _ignored(_DISK, "--kv-cache-min-tokens", key="kv.checkpoint_min_tokens"),
-    _ignored(_DISK, "--kv-cache-boundary-trim-tokens"),
+    _ignored("anchors leave out 32 tokens here", "--kv-cache-boundary-trim-tokens"),
     _ignored("the alignment of checkpoints is 2048 here", "--kv-cache-boundary-align-tokens"),
-    *_switches(_DISK, "--kv-cache-reject-different-quant"),
+    *_switches("one model is served here", "--kv-cache-reject-different-quant"),
     _ignored("every resident session may be active here", "--max-active-requests"),
     _ignored("no request is turned away for a long queue here", "--max-queue"),
     _ignored("clients say how many tokens they want", "--tokens", "-n"),

@@ -23,7 +23,7 @@ from sim.settings import EngineSettings, KvSettings
 from sim.shell_words import read_script
 
 KINDS = [kind for kind in policy_names() if flag_table(find_policy(kind))]
-TODAY = [flag for flag in DS4_FLAGS.modelled() if not flag.until]
+TODAY = [flag for flag in DS4_FLAGS.modelled() if flag.is_printed]
 
 
 def load(flags: str | None, *overrides: str, **options: Any) -> Scenario:
@@ -65,7 +65,7 @@ def test_every_flag_of_a_table_sets_a_key_that_exists_or_says_why_not(kind: str)
 def test_no_spelling_stands_twice_and_today_has_one_flag_a_key(table: Any) -> None:
     names = [name for flag in table.flags for name in flag.names]
     assert len(names) == len(set(names))
-    keys = [flag.key for flag in table.modelled() if not flag.until]
+    keys = [flag.key for flag in table.modelled() if flag.is_printed]
     assert len(keys) == len(set(keys))
 
 
@@ -136,7 +136,25 @@ def test_a_pasted_line_becomes_settings() -> None:
     assert scenario.policy.parameters.mixed_quantum_tokens == 2048
     assert load(scenario.engine_args).hash == scenario.hash
     assert notes(line) == [
-        "not given, so as the scenario and its profile say: --kv-cache-continued-interval-tokens"
+        "not given, so as the scenario and its profile say: --kv-cache-continued-interval-tokens, "
+        "--kv-disk-space-mb, --kv-cache-cold-max-tokens, --kv-cache-min-tokens"
+    ]
+
+
+def test_a_folder_for_checkpoints_turns_the_disk_cache_on() -> None:
+    assert load(None).kv.disk_budget_bytes is None
+    assert load("--kv-disk-dir /var/kv").kv.disk_budget_bytes == 4096 * 2**20
+    both = load("--kv-disk-space-mb 8192 --kv-disk-dir /var/kv")
+    assert both.kv.disk_budget_bytes == 8192 * 2**20
+    printed = launch_line(both)
+    assert "--kv-disk-dir kv-cache \\\n  --kv-disk-space-mb 8192" in printed
+    assert "--kv-disk" not in launch_line(load(None))
+
+
+def test_space_without_a_folder_does_nothing() -> None:
+    assert load("--kv-disk-space-mb 8192").kv.disk_budget_bytes is None
+    assert notes("--kv-disk-space-mb 8192") == [
+        "--kv-disk-space-mb does nothing without --kv-disk-dir"
     ]
 
 

@@ -129,7 +129,8 @@ def test_auto_stops_when_sharp_and_by_count() -> None:
 
 
 def test_a_random_engine_is_not_taken_for_a_deterministic_one() -> None:
-    saves = ["kv.continued_interval_tokens=4000", "kv.save_s=0.5"]
+    disk = "kv.disk_budget_bytes=1_000_000_000_000"
+    saves = [disk, "kv.continued_interval_tokens=4000", "kv.save_s=0.5"]
     lottery = ["engine.lock=barging", "engine.barging_probability=0.5"]
     fair = replicate(load_scenario("three-prefills", saves), 3)
     assert (fair.count, fair.is_deterministic) == (1, True)

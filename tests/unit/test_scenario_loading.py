@@ -171,8 +171,6 @@ def test_every_problem_is_reported_at_once_with_its_line() -> None:
         ("decode_row_s = 0.01", "decode_row_s = 0", "a decode step takes no time"),
         ("[policy]", "policy = 3\n[bogus]", "bogus: unknown key"),
         ("[slo]", "[kv]\nkv_cache_continued_interval_tokens = 10000\n[slo]", "10000 is 10240 here"),
-        ("[slo]", "[kv]\nsave_s = 0.1\n[slo]", "kv.save_s: does nothing: without kv.continued"),
-        ("[slo]", "[kv]\nsave_token_s = 1e-6\n[slo]", "kv.save_token_s: does nothing: without"),
     ],
 )
 def test_one_edit_gives_one_clear_message(old: str, new: str, expected: str) -> None:
@@ -226,7 +224,7 @@ def test_a_profile_may_hold_what_another_setting_switches_on(tmp_path: Path) -> 
     ]
     (tmp_path / "p.toml").write_text("\n".join(lines))
     text = 'profile = "p.toml"\n' + TEXT[TEXT.index("[policy]") :]
-    on = ["engine.lock=barging", "engine.decode_batching=partial", "kv.continued_interval_tokens=9"]
+    on = ["engine.lock=barging", "engine.decode_batching=partial"]
     for overrides in ([], on):
         scenario = parse_scenario(text, "s.toml", overrides, base=tmp_path)
         assert (scenario.engine.barging_probability, scenario.kv.save_s) == (0.5, 0.1)
@@ -266,10 +264,9 @@ def test_a_table_serves_only_the_batching_that_it_can_price() -> None:
     [
         ("engine.barging_probability=0", "is the fair lock"),
         ("machine.memory_bytes=1", "machine.memory_bytes does nothing without kv.slot_context"),
-        ("kv.cold_max_tokens=0", "kv.cold_max_tokens does nothing: checkpoints on disk are not"),
-        ("kv.disk_budget_bytes=9", "kv.disk_budget_bytes does nothing: checkpoints on disk"),
-        ("kv.load_bytes_per_s=9", "kv.load_bytes_per_s does nothing: checkpoints on disk"),
-        ("kv.continued_interval_tokens=2048", "saves take no time"),
+        ("kv.cold_max_tokens=0", "kv.cold_max_tokens: without kv.disk_budget_bytes nothing"),
+        ("kv.load_bytes_per_s=9", "kv.load_bytes_per_s: without kv.disk_budget_bytes nothing"),
+        ("kv.continued_interval_tokens=2048", "kv.continued_interval_tokens: without kv.disk"),
         ("profile.mixed_overhead_s=0.1", "is not paid: engine.gpu_sharing is exclusive"),
         ("engine.gpu_sharing=fused", "fused does nothing: policy ds4 never puts"),
     ],
@@ -282,6 +279,18 @@ def test_a_setting_that_changes_nothing_is_noted(
     assert any(expected in note for note in load(TEXT, *more, override).notes)
     more = ["engine.lock=barging", "engine.barging_probability=0.5"] if more else []
     assert not any(expected in note for note in load(TEXT, *more).notes)
+
+
+def test_a_disk_cache_needs_the_size_of_checkpoints_and_slots() -> None:
+    with pytest.raises(
+        InputError, match=r"kv\.checkpoint_bytes_per_token: missing; kv\.disk_budget"
+    ):
+        load(TEXT, "kv.disk_budget_bytes=9")
+    disk = ["kv.disk_budget_bytes=9", "kv.checkpoint_bytes_per_token=1.0"]
+    assert any("saves take no time" in note for note in load(TEXT, *disk).notes)
+    assert not any("no time" in note for note in load(TEXT, *disk, "kv.save_s=0.1").notes)
+    idle = "kv.disk_budget_bytes does nothing: policy alternate has no slots"
+    assert any(idle in note for note in load(TEXT, *disk, "policy.kind=alternate").notes)
 
 
 def test_the_memory_of_a_profile_is_a_fact_and_no_setting() -> None:
