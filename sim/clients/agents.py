@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import AllOf, Event
 
-from sim.request import Request, Segment
+from sim.clients.conversation import Conversation, Turn
+from sim.request import Request
 from sim.units import to_ps
 
 if TYPE_CHECKING:
@@ -21,23 +21,6 @@ if TYPE_CHECKING:
 
 _COMPACTED_SHARE = (0.10, 0.40)
 """A compaction leaves this share of the context (recorded agent sessions)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One model request of an agent, known before the run begins."""
-
-    segments: tuple[Segment, ...]
-    output_tokens: int
-    pause_ps: int
-    """Between the previous answer and this submission; 0 for the first turn."""
-    pause_kind: str
-    """tool, human, or empty for the first turn."""
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Whole prompt."""
-        return sum(tokens for _, tokens in self.segments)
 
 
 def draw_turns(
@@ -73,9 +56,9 @@ def draw_turns(
     compacts = stream("compact").random(size) < model.prefix_break.compact
     left_shares = stream("compacted_share").uniform(*_COMPACTED_SHARE, size)
 
-    system = model.shared_prefix_tokens
-    head: list[Segment] = [(f"{model.name}/system", system)] if system else []
-    tail: list[Segment] = [(f"{session_id}/first", max(first - system, 1))]
+    shared = model.shared_prefix_tokens
+    conversation = Conversation(((f"{model.name}/system", shared),) if shared else ())
+    conversation.add(f"{session_id}/first", max(first - shared, 1))
     turns: list[Turn] = []
     for turn, output_tokens in enumerate(outputs):
         kind, pause_ps = "", 0
@@ -83,28 +66,19 @@ def draw_turns(
             kind = "human" if turn in tasks else "tool"
             pause_ps = to_ps(pauses_s[kind][turn])
             origin = "a" if reused[turn] else "resent"
-            tail.append((f"{session_id}/{origin}{turn - 1}", outputs[turn - 1]))
+            conversation.add(f"{session_id}/{origin}{turn - 1}", outputs[turn - 1])
             if break_draws[turn] < break_share[kind]:
                 share = left_shares[turn] if compacts[turn] else 1.0
-                tail = [(f"{session_id}/break{turn}", _shrunk(system, tail, share))]
-            tail.append((f"{session_id}/result{turn}", results[turn]))
-        if _tokens(head) + _tokens(tail) + output_tokens > model.context_limit_tokens:
+                conversation.rewrite(f"{session_id}/break{turn}", share)
+            conversation.add(f"{session_id}/result{turn}", results[turn])
+        if conversation.tokens + output_tokens > model.context_limit_tokens:
             if model.at_context_limit == "end":
                 break
-            tail = [(f"{session_id}/compact{turn}", _shrunk(system, tail, left_shares[turn]))]
-            if system + _tokens(tail) + output_tokens > model.context_limit_tokens:
+            conversation.rewrite(f"{session_id}/compact{turn}", left_shares[turn])
+            if conversation.tokens + output_tokens > model.context_limit_tokens:
                 break
-        turns.append(Turn((*head, *tail), output_tokens, pause_ps, kind))
+        turns.append(conversation.turn(output_tokens, pause_ps, kind))
     return turns
-
-
-def _tokens(segments: list[Segment]) -> int:
-    return sum(tokens for _, tokens in segments)
-
-
-def _shrunk(system: int, tail: list[Segment], share: float) -> int:
-    """Tokens after the system prompt when only a share of the whole context is left."""
-    return max(round((system + _tokens(tail)) * share) - system, 1)
 
 
 def _stream(world: World, session_id: str, part: str) -> np.random.Generator:

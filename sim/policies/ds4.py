@@ -36,6 +36,9 @@ class Ds4:
         """The quantum is read before the wait, not when the turn starts."""
         decode_reservation: bool = False
         """After a quantum the next turn belongs to decode (pull request 601)."""
+        registration_s: float = 0.0
+        """From the end of a prompt until its generation counts as active and can pend: the server
+        counts it after it has released prefill's lock, logged, and sent the HTTP headers."""
         reuse_min_tokens: int = 0
         """Below so many common tokens a prompt goes to an empty slot, or to the one that was idle
         longest (commit 4067320; its threshold is not known, a user's stopgap was 64). 0: the older
@@ -50,6 +53,8 @@ class Ds4:
                     raise ValueError(f"{name} must be at least 1, got {value}")
             if not 0 <= self.coalesce_s <= 0.1:
                 raise ValueError(f"coalesce_s must be in 0..0.1, got {self.coalesce_s}")
+            if not 0 <= self.registration_s <= 3600:
+                raise ValueError(f"registration_s must be in 0..3600, got {self.registration_s}")
 
     flags = DS4_FLAGS
     needs_slots = True
@@ -59,10 +64,12 @@ class Ds4:
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         self._coalesce_ps = to_ps(parameters.coalesce_s)
+        self._registration_ps = to_ps(parameters.registration_s)
 
     def claim(self, request: Request, view: View) -> int:
         """Return the quantum: read when the slot begins to wait for its turn."""
-        if any([not row.left_tokens for row in view.running]):
+        now_ps, registers_ps = view.now_ps, self._registers_ps
+        if any([not row.left_tokens and registers_ps(row) <= now_ps for row in view.running]):
             return self.parameters.mixed_quantum_tokens
         idle = self.parameters.idle_quantum_tokens
         return view.prefill_cap_tokens if idle == "prefill_cap" else idle
@@ -77,47 +84,73 @@ class Ds4:
                 admit = view.waiting[: len(idle)]
                 slots = [self._take_slot(row, idle, view) for row in admit]
                 return Plan(admit=admit, slots=slots, until_ps=now_ps)
-        decoding = [row for row in view.running if not row.left_tokens]
+        active = [row for row in view.running if not row.left_tokens]
         prompts = [row for row in view.running if row.left_tokens]
-        ready = [row for row in decoding if row.ready_ps <= now_ps]
+        registers = [at for row in active if (at := self._registers_ps(row)) > now_ps]
+        if registers:
+            active = [row for row in active if self._registers_ps(row) <= now_ps]
+        pends = [self._pends_ps(row) for row in active]
+        ready = [row for row, at in zip(active, pends, strict=True) if at <= now_ps]
         reserved = self.parameters.decode_reservation and view.last_kind == "prefill"
         contended = not reserved and any([row.ready_ps <= now_ps for row in prompts])
-        if contended and all([row.ready_ps == now_ps for row in ready]):
+        if contended and now_ps <= min(pends, default=now_ps):
             # Nothing was pending: a prefill that waits enters before the tokens of this very
             # instant are sampled, streamed and queued.
             ready = []
-        if ready and len(ready) < len(decoding):
+        later_ps = min([at for at in (*registers, *pends) if at > now_ps], default=FOREVER_PS)
+        if ready and len(ready) < len(active):
             # The decode worker looks once it is free itself.
-            first_ps = min([row.ready_ps for row in ready])
-            deadline_ps = max(view.last_decode_end_ps, first_ps) + self._coalesce_ps
+            deadline_ps = max(view.last_decode_end_ps, min(pends)) + self._coalesce_ps
             if now_ps < deadline_ps:
-                return Plan(until_ps=deadline_ps)
+                return Plan(until_ps=min(deadline_ps, later_ps))
             return Plan([Work(decode=ready)], repeat=1)
         late = [row.ready_ps for row in prompts if row.ready_ps > now_ps]
         late_ps = min(late, default=FOREVER_PS)
         prompts = self._turns([row for row in prompts if row.ready_ps <= now_ps], view)
-        if not ready and decoding:
+        if not ready and active:
             if reserved:
-                return Plan()
+                return Plan(until_ps=later_ps)
             prompts = prompts[:1]
         repeat, quanta = FOREVER_PS, [self.claim(row, view) for row in prompts]
         if self.parameters.stale_quantum and quanta != (old := [row.claim for row in prompts]):
             repeat, quanta = 1, old  # each is used once, then read again
         chunks = [self._quantum(*turn) for turn in zip(prompts, quanta, strict=True)]
-        if not ready:
-            return Plan(chunks, 1 if decoding else repeat, late_ps)
-        step = Work(decode=ready, patience_ps=self._coalesce_ps)
-        cycle = [work for chunk in chunks for work in (step, chunk)] or [step]
-        return Plan(cycle, repeat, late_ps)
+        cycle = chunks
+        if ready:
+            step = Work(decode=ready, patience_ps=self._coalesce_ps)
+            cycle = [work for chunk in chunks for work in (step, chunk)] or [step]
+        if registers or (active and not ready):
+            cycle, repeat = cycle[:1], 1  # what comes next is not known yet
+        return Plan(cycle, repeat, min(late_ps, later_ps))
+
+    def _registers_ps(self, row: Request) -> int:
+        """Return when a row whose prompt is done counts as an active generation."""
+        if row.context_tokens > row.prompt_tokens or row.ready_ps >= FOREVER_PS:
+            return 0 if row.context_tokens > row.prompt_tokens else FOREVER_PS
+        end_ps = row.first_token_ps if row.first_token_ps >= 0 else row.ready_ps
+        return end_ps + self._registration_ps
+
+    def _pends_ps(self, row: Request) -> int:
+        """Return when the next token of an active generation waits for the decode worker."""
+        if row.context_tokens > row.prompt_tokens:
+            return row.ready_ps
+        return row.ready_ps + self._registration_ps
 
     def _take_slot(self, row: Request, idle: list[int], view: View) -> int:
-        """Take the idle slot with the longest common prefix, the lowest of equal ones."""
-        common = [view.slots[index].common_tokens(row.segments) for index in idle]
+        """Take the idle slot with the longest common prefix, the lowest of equal ones.
+
+        A request is dispatched when it comes: what became idle after that (a work in flight ended)
+        is no choice, unless all slots were busy.
+        """
+        choice = [i for i in idle if view.slots[i].used_ps <= row.submit_ps] or idle
+        common = [view.slots[index].common_tokens(row.segments) for index in choice]
         best = max(common)
         if best >= self.parameters.reuse_min_tokens:
-            return idle.pop(common.index(best))
-        empty = [index for index in idle if not view.slots[index].kv_tokens]
-        index = min(empty or idle, key=lambda index: (view.slots[index].used_ps, index))
+            index = choice[common.index(best)]
+        else:
+            empty = [index for index in choice if not view.slots[index].kv_tokens]
+            order = empty or choice
+            index = min(order, key=lambda index: (view.slots[index].used_ps, index))
         idle.remove(index)
         return index
 

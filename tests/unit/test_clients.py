@@ -14,7 +14,8 @@ import simpy
 from sim.agent_tables import AgentsClient
 from sim.client_tables import ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.clients import make_client
-from sim.clients.agents import Turn, draw_turns
+from sim.clients.agents import draw_turns
+from sim.clients.conversation import Turn
 from sim.errors import InputError
 from sim.replayed import prefix_segments
 from sim.request import Request

@@ -1,0 +1,70 @@
+"""A conversation whose prompt grows from turn to turn, all of it known before the run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.request import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model request of a conversation."""
+
+    system: tuple[Segment, ...]
+    history: Sequence[Segment]
+    """Segments of the whole conversation, one list for all turns."""
+    begin: int
+    end: int
+    """The part of the history that this prompt holds after the system prompt."""
+    prompt_tokens: int
+    """Whole prompt."""
+    output_tokens: int
+    pause_ps: int
+    """Before this submission; 0 for the first turn of an agent."""
+    pause_kind: str
+    """tool, human, or empty for the first turn of an agent."""
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The prompt, from its beginning."""
+        return (*self.system, *self.history[self.begin : self.end])
+
+
+class Conversation:
+    """Builds the turns of one session.
+
+    Parameters
+    ----------
+    system
+        What every prompt begins with.
+    """
+
+    def __init__(self, system: tuple[Segment, ...]) -> None:
+        self._system = system
+        self._history: list[Segment] = []
+        self._begin = 0
+        self._system_tokens = self.tokens = sum([tokens for _, tokens in system])
+        """Length of the prompt so far."""
+
+    def add(self, name: str, tokens: int) -> None:
+        """Append a segment to the prompt."""
+        self._history.append((name, tokens))
+        self.tokens += tokens
+
+    def rewrite(self, name: str, share: float = 1.0) -> None:
+        """Replace all after the system prompt by a segment of its own, ``share`` of the whole long.
+
+        At least one token is left after the system prompt.
+        """
+        left = max(round(self.tokens * share) - self._system_tokens, 1)
+        self._begin, self.tokens = len(self._history), self._system_tokens
+        self.add(name, left)
+
+    def turn(self, output_tokens: int, pause_ps: int, pause_kind: str) -> Turn:
+        """Return the turn that sends the prompt as it is now."""
+        return Turn(
+            self._system, self._history, self._begin, len(self._history),
+            self.tokens, output_tokens, pause_ps, pause_kind,
+        )  # fmt: skip
