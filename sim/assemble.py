@@ -96,6 +96,7 @@ def _requests(recorder: SummaryRecorder) -> Table:
         "finish_s": _seconds(field["finish_ps"], ~completed),
         "prompt_tokens": field["prompt_tokens"],
         "cached_tokens": field["cached_tokens"],
+        "restored_tokens": field["restored_tokens"],
         "new_prefill_tokens": np.where(first_missing, prefilled, prompt_new),
         "output_tokens": tokens,
         "recomputed_tokens": field["recomputed_tokens"],
@@ -118,13 +119,14 @@ def _requests(recorder: SummaryRecorder) -> Table:
     }
 
 
-def _jobs(jobs: Sequence[tuple[str, int, int, int]]) -> Table:
-    numbers = np.array([job[1:] for job in jobs], dtype=np.int64).reshape(-1, 3).T
+def _jobs(jobs: Sequence[tuple[str, int, int, int, int]]) -> Table:
+    numbers = np.array([job[1:] for job in jobs], dtype=np.int64).reshape(-1, 4).T
     return {
         "kind": np.array([job[0] for job in jobs], dtype=object),
         "request_id": numbers[0],
         "begin_s": _seconds(numbers[1]),
         "end_s": _seconds(numbers[2]),
+        "size_bytes": numbers[3],
     }
 
 

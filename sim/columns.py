@@ -51,6 +51,7 @@ COLUMNS: tuple[Column, ...] = (
         ("finish_s", "float64", "s", "Completion; missing for rejected and unfinished requests."),
         ("prompt_tokens", "int64", "tokens", "Whole prompt."),
         ("cached_tokens", "int64", "tokens", "Part of the prompt found in the KV cache."),
+        ("restored_tokens", "int64", "tokens", "Part of it that came from a checkpoint on disk."),
         ("new_prefill_tokens", "int64", "tokens", "Prompt tokens prefilled, the first time."),
         ("output_tokens", "int64", "tokens", "Tokens of the answer so far."),
         ("recomputed_tokens", "int64", "tokens", "Tokens lost to preemptions, prefilled again."),
@@ -91,10 +92,11 @@ COLUMNS: tuple[Column, ...] = (
     ),
     *_columns(
         "jobs",
-        ("kind", "str", "", "What the job did, for instance save."),
-        ("request_id", "int64", "1", "Request that it was for."),
+        ("kind", "str", "", "sync, load, or why a checkpoint was saved: evict, cold, continued."),
+        ("request_id", "int64", "1", "Request that waited for it."),
         ("begin_s", "float64", "s", "Start."),
         ("end_s", "float64", "s", "End."),
+        ("size_bytes", "int64", "bytes", "Written or read."),
     ),
     *_columns(
         "preemptions",

@@ -26,7 +26,7 @@ STATUSES = ("waiting", "running", "completed", "rejected", "unfinished")
 REQUEST_FIELDS = (
     "request_id", "client", "agent_index", "turn_index",
     "submit_ps", "admit_ps", "first_token_ps", "finish_ps",
-    "prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens",
+    "prompt_tokens", "cached_tokens", "restored_tokens", "output_tokens", "recomputed_tokens",
     "context_tokens", "slot_index", "status",
     "pause_before_ps", "pause_kind", "miss_cause",
 )  # fmt: skip

@@ -188,14 +188,11 @@ class _Reading:
             except ValueError as error:
                 self._refuse(word, flag.name, str(error))
                 continue
-            if flag.needs and not self._has(flag.needs.partition(" ")[0]):
-                self.notes.append(
-                    f"{flag.name} does nothing without {flag.needs.partition(' ')[0]}"
-                )
+            needed = flag.needs.partition(" ")[0]
+            if needed and not any(needed in other.names for other in self.given):
+                self.notes.append(f"{flag.name} does nothing without {needed}")
                 continue
-            if flag.gives is not None and any(
-                other.key == flag.key and other.gives is None for other in self.given
-            ):
+            if flag.gives is not None and self._gives_number(flag.key):
                 continue
             if flag.key in chosen:
                 first = chosen[flag.key][0].name
@@ -221,8 +218,8 @@ class _Reading:
         notes = tuple(f"{OPTION}: {note}" for note in self.notes)
         return EngineArgs(tuple(override for _, _, override in chosen.values()), text, notes)
 
-    def _has(self, name: str) -> bool:
-        return any(name in flag.names for flag in self.given)
+    def _gives_number(self, key: str) -> bool:
+        return any(flag.key == key and flag.gives is None for flag in self.given)
 
     def _origin(self, word: Word, flag: Flag, value: str) -> str:
         where = f"{self.source}:{word.line}:" if self.is_file else OPTION

@@ -238,12 +238,19 @@ def ranking(settings: Sequence[Replicated], metric: str, *, descending: bool = F
 def _same(first: Results, second: Results) -> bool:
     """Return whether another replication drew the same workload and went the same way.
 
-    Draws alone do not tell: the engine may draw, too (a barging lock).
+    Draws alone do not tell: the engine may draw, too (a barging lock), and two lotteries may go the
+    same way.
     """
-    if first.draws != second.draws:
+    if first.draws != second.draws or _has_lottery(first):
         return False
     a, b = first.table("requests"), second.table("requests")
     return all(np.array_equal(a[name], b[name], equal_nan=True) for name in INSTANTS)
+
+
+def _has_lottery(results: Results) -> bool:
+    engine = results.scenario.engine
+    barging = engine.lock == "barging" and engine.barging_probability
+    return bool(barging and len(results.table("jobs")["kind"]))
 
 
 def _sharp(rows: list[dict[str, float]]) -> bool:

@@ -22,15 +22,14 @@ other programs; limits of the GPU's share of memory; what an engine allocates be
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sim.settings import EngineSettings, KvSettings, Model
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 GIB = 2**30
 
@@ -88,7 +87,7 @@ def reserved_memory(engine: EngineSettings, kv: KvSettings, model: Model) -> Mem
 
 
 def memory_peak_bytes(
-    requests: pd.DataFrame, engine: EngineSettings, kv: KvSettings, model: Model
+    requests: Mapping[str, NDArray[Any]], engine: EngineSettings, kv: KvSettings, model: Model
 ) -> int | None:
     """Return the largest memory of a run; None while a part of it is not known.
 
@@ -99,8 +98,8 @@ def memory_peak_bytes(
     Parameters
     ----------
     requests
-        Of `Results`: needs ``slot_index``, ``context_tokens``, ``admit_s`` and ``finish_s``; a
-        request without an end holds its KV until the last instant.
+        Arrays of `Results`: ``slot_index`` (NaN without slots), ``context_tokens``, ``admit_s`` and
+        ``finish_s``; a request without an end holds its KV until the last instant.
     engine, kv, model
         As in `reserved_memory`.
     """
@@ -108,7 +107,7 @@ def memory_peak_bytes(
         memory = reserved_memory(engine, kv, model)
     else:
         sessions, tokens = _held_at_most(requests)
-        context = int(requests["context_tokens"].max()) if len(requests) else 0
+        context = int(max([0, *requests["context_tokens"]]))
         memory = _memory(engine, model, sessions, context, (tokens, f"{tokens:,} tokens"), ())
     return None if memory.missing else memory.total_bytes
 
@@ -152,28 +151,20 @@ def buffer_bytes(model: Model, context_tokens: int, launch_tokens: int) -> int:
     )
 
 
-def _held_at_most(requests: pd.DataFrame) -> tuple[int, int]:
+def _held_at_most(requests: Mapping[str, NDArray[Any]]) -> tuple[int, int]:
     """Return the sessions and the tokens that are held together at most."""
-    in_slots = requests[requests["slot_index"].notna()]
-    if len(in_slots):
-        longest = in_slots.groupby("slot_index")["context_tokens"].max()
-        return len(longest), int(longest.sum())
-    most = [0, 0]
-    sessions = tokens = 0
-    for _, count, size in sorted(_changes(requests)):
-        sessions, tokens = sessions + count, tokens + size
-        most = [max(most[0], sessions), max(most[1], tokens)]
-    return most[0], most[1]
-
-
-def _changes(requests: pd.DataFrame) -> Iterator[tuple[float, int, int]]:
-    """Yield instant, sessions and tokens of each begin and end; ends come first at one instant."""
-    admitted = requests[requests["admit_s"].notna()]
-    columns = (admitted["admit_s"], admitted["finish_s"], admitted["context_tokens"])
-    for begin, end, tokens in zip(*columns, strict=True):
-        yield float(begin), 1, int(tokens)
-        if not math.isnan(end):
-            yield float(end), -1, -int(tokens)
+    slot, tokens = requests["slot_index"], requests["context_tokens"]
+    slots = np.unique(slot[~np.isnan(slot)])
+    if len(slots):
+        return len(slots), sum([int(tokens[slot == index].max()) for index in slots])
+    begin, end = requests["admit_s"], requests["finish_s"]
+    begun, ended = ~np.isnan(begin), ~np.isnan(begin) & ~np.isnan(end)
+    one = np.ones(len(tokens), dtype=np.int64)
+    count = np.r_[-one[ended], one[begun]]
+    size = np.r_[-tokens[ended], tokens[begun]]
+    order = np.lexsort((count, np.r_[end[ended], begin[begun]]))  # at one instant ends come first
+    sessions, held = np.cumsum(count[order]), np.cumsum(size[order])
+    return int(max([0, *sessions])), int(max([0, *held]))
 
 
 def _slots(count: int) -> str:

@@ -33,6 +33,7 @@ class Metric:
     variants: tuple[str, ...] = ()
 
 
+_DISK = "Only with checkpoints on disk: "
 _AGENT = "One value an agent, summed over its completed requests: "
 _PREFILLS = "requests (start_s, first_token_s), recomputes"
 _DECODES = "requests (first_token_s, last_token_s)"
@@ -228,7 +229,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "gpu_job_s",
         "s",
-        "Time of jobs that hold the executor (KV saves).",
+        "Time of jobs that hold the executor (KV saves and loads).",
         "jobs (begin_s, end_s)",
     ),
     Metric("work_count", "1", "Works executed.", _EXECUTOR),
@@ -239,10 +240,41 @@ METRICS: tuple[Metric, ...] = (
         _EXECUTOR,
     ),
     Metric(
+        "checkpoint_count",
+        "1",
+        _DISK + "evict, cold and continued saves, and loads, by kind.",
+        "jobs (kind)",
+    ),
+    Metric(
+        "checkpoint_bytes_written",
+        "bytes",
+        _DISK + "bytes of all saves.",
+        "jobs (kind, size_bytes)",
+    ),
+    Metric(
+        "checkpoint_bytes_read",
+        "bytes",
+        _DISK + "bytes of all loads.",
+        "jobs (kind, size_bytes)",
+    ),
+    Metric(
         "checkpoint_stall_s",
         "s",
-        "Time of KV saves; only where there are any.",
+        _DISK + "time of saves and loads, in which nothing else runs.",
         "jobs (kind, begin_s, end_s)",
+    ),
+    Metric(
+        "restored_tokens",
+        "tokens",
+        _DISK + "cached tokens that came from checkpoints.",
+        "requests (restored_tokens)",
+    ),
+    Metric(
+        "memory_peak_bytes",
+        "bytes",
+        "Weights, KV and buffers at most; only where the profile states the sizes of all three. "
+        "Slots with kv.slot_context_tokens hold all of it from the start.",
+        "requests (slot_index, context_tokens, admit_s, finish_s)",
     ),
     Metric(
         "task_s",

@@ -206,7 +206,7 @@ def executor_metrics(results: Results, mask: Mask, client: str | None) -> Summar
         "gpu_job_s": float(intervals.length(job_spans)) if known else NAN,
         "work_count": int(e["work_count"][mine].sum()) if known else NAN,
         "launch_count": int(e["launch_count"][mine].sum()) if known else NAN,
-        **_checkpoints(jobs, job_mask),
+        **_checkpoints(r, jobs, job_mask, mask),
     }
 
 
@@ -296,9 +296,17 @@ def _busy_between(requests: Mapping[str, Any], mask: Mask) -> float:
     return float(requests["busy_before_finish_s"][end] - before)
 
 
-def _checkpoints(jobs: Mapping[str, Any], mask: Mask) -> Summary:
-    """Return the time of KV saves, only where there are any."""
-    saves = mask & (jobs["kind"] == "save")
-    if not saves.any():
+def _checkpoints(r: Mapping[str, Any], jobs: Mapping[str, Any], mask: Mask, own: Mask) -> Summary:
+    """Return what checkpoints cost and brought, only where there are any."""
+    mask = mask & (jobs["kind"] != "sync")
+    if not mask.any():
         return {}
-    return {"checkpoint_stall_s": float((jobs["end_s"] - jobs["begin_s"])[saves].sum())}
+    kinds = sorted(set(jobs["kind"][mask]))
+    saves = mask & (jobs["kind"] != "load")
+    return {
+        "checkpoint_count": {kind: int((mask & (jobs["kind"] == kind)).sum()) for kind in kinds},
+        "checkpoint_bytes_written": int(jobs["size_bytes"][saves].sum()),
+        "checkpoint_bytes_read": int(jobs["size_bytes"][mask & ~saves].sum()),
+        "checkpoint_stall_s": float((jobs["end_s"] - jobs["begin_s"])[mask].sum()),
+        "restored_tokens": int(r["restored_tokens"][own].sum()),
+    }

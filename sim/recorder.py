@@ -65,7 +65,7 @@ class SummaryRecorder:
         self.columns: list[Ints] = []
         """Fields of finished requests, in the order of `REQUEST_FIELDS`, one array a block."""
         self.pause_kinds, self.miss_causes = Names(""), Names("")
-        self.jobs: list[tuple[str, int, int, int]] = []
+        self.jobs: list[tuple[str, int, int, int, int]] = []
         self.preemptions: list[list[int]] = []
         """Request, instant, instant of the next admission (-1 for never), tokens lost."""
         self.stream_tokens: dict[int, list[Ints]] = {}
@@ -112,7 +112,8 @@ class SummaryRecorder:
 
     def job_done(self, job: Job, end_ps: int) -> None:
         """Keep a job."""
-        self.jobs.append((job.kind, job.request.request_id, job.begin_ps, end_ps))
+        key = job.request.request_id
+        self.jobs.append((job.kind, key, job.begin_ps, end_ps, job.size_bytes))
 
     def finished(self, request: Request) -> None:
         """Keep a request for the next digest."""
@@ -166,7 +167,8 @@ class SummaryRecorder:
         return (
             r.request_id, self.digest.clients.code(r.client), r.agent_index, r.turn_index,
             r.submit_ps, r.admit_ps, r.first_token_ps, r.finish_ps,
-            r.prompt_tokens, r.cached_tokens, r.generated_tokens, r.recomputed_tokens,
+            r.prompt_tokens, r.cached_tokens, r.restored_tokens, r.generated_tokens,
+            r.recomputed_tokens,
             r.context_tokens, r.slot_index, STATUSES.index(r.status),
             r.pause_before_ps, self.pause_kinds.code(r.pause_kind),
             self.miss_causes.code(r.miss_cause),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sim.estimates import LEVEL, Floats, Interval, interval
+from sim.memory import memory_peak_bytes
 from sim.metrics import summary
 from sim.results import Results
 from sim.scenario import Scenario
@@ -105,4 +106,8 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 def summary_of(results: Results, scenario: Scenario) -> dict[str, Any]:
     """Return the summary with the limits and the warm-up that the scenario names."""
-    return summary(results, slo=scenario.slo, warm_up_s=scenario.warm_up_s)
+    found = summary(results, slo=scenario.slo, warm_up_s=scenario.warm_up_s)
+    peak_bytes = memory_peak_bytes(
+        results.table("requests"), scenario.engine, scenario.kv, scenario.profile.model
+    )
+    return found if peak_bytes is None else {**found, "memory_peak_bytes": peak_bytes}

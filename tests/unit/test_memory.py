@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from calibration.datasets import data_path
 from sim.errors import InputError
@@ -29,10 +30,13 @@ BUFFERS = 2 * 50 * 16 + 3 * 8
 """Of a slot, by hand: rows of the window stop at 8 tokens."""
 
 
-def requests(*rows: tuple[int | None, int, float | None, float | None]) -> pd.DataFrame:
+def requests(
+    *rows: tuple[int | None, int, float | None, float | None],
+) -> dict[str, NDArray[Any]]:
     """Slot, context, admission and end of each request."""
-    frame = pd.DataFrame(rows, columns=["slot_index", "context_tokens", "admit_s", "finish_s"])
-    return frame.astype({"slot_index": "Int64", "finish_s": "float64", "admit_s": "float64"})
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    names = ("slot_index", "context_tokens", "admit_s", "finish_s")
+    return dict(zip(names, columns, strict=True)) | {"context_tokens": columns[1].astype(np.int64)}
 
 
 def test_slots_reserve_their_whole_context() -> None:

@@ -375,7 +375,7 @@ def test_jobs_and_rejected_requests() -> None:
     recorder = Recorder()
     rejected = request(2, 0.0, 10**9, 1, client="big")
     rejected.status = "rejected"
-    job = Job("save", request(0, 0.0, 100, 3), to_ps(0.5), begin_ps=to_ps(6.25))
+    job = Job("evict", request(0, 0.0, 100, 3), to_ps(0.5), 7, begin_ps=to_ps(6.25))
     recorder.job_done(job, to_ps(6.75))
     one, other = request(0, 0.0, 100, 3), request(1, 1.0, 50, 2, cached=10)
     recorder.submitted(rejected)
@@ -391,6 +391,8 @@ def test_jobs_and_rejected_requests() -> None:
     assert found["ttft_s"]["count"] == 2
     assert found["gpu_job_s"] == 0.5
     assert found["checkpoint_stall_s"] == 0.5
+    assert found["checkpoint_bytes_written"] == 7
+    assert found["checkpoint_count"] == {"evict": 1}
     assert found["utilisation"] == pytest.approx(8.5 / 9)
     assert found["clients"]["big"]["rejected_count"] == 1
     assert math.isnan(found["clients"]["big"]["makespan_s"])
