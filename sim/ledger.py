@@ -59,6 +59,7 @@ class Ledger:
         self.kv = kv
         self.token_from_prefill, self.save_ps = token_from_prefill, save_ps
         self.claim = getattr(policy, "claim", None)
+        self.reach = getattr(kv, "reach", None)
         self.has_streams = False
         """Whether an endless request was ever submitted."""
         self._done: list[Request] = []
@@ -144,6 +145,8 @@ class Ledger:
         row.left_tokens -= tokens
         view.kv_free_tokens -= tokens
         row.ready_ps, view.last_slot_index = end_ps + self.layout.chunk_gap_ps, row.slot_index
+        if self.reach is not None:
+            self.reach(row)
         if row.left_tokens:
             row.claim = self.claim(row, view) if self.claim is not None else None
         elif self.token_from_prefill:

@@ -124,6 +124,10 @@ def engine_options(scenario: Scenario) -> EngineOptions:
 
 def _kv_store(scenario: Scenario) -> KvStore:
     kv, slot_count = scenario.kv, scenario.engine.slot_count
+    make_kv = getattr(scenario.policy.policy_class, "make_kv", None)
+    if make_kv is not None:
+        store: KvStore = make_kv(scenario.policy.parameters, kv.partial_reuse)
+        return store
     if slot_count and getattr(scenario.policy.policy_class, "needs_slots", False):
         return SlotKv(slot_count, partial_reuse=kv.partial_reuse)
     return SessionKv(partial_reuse=kv.partial_reuse, shared_prefix=kv.shared_prefix)

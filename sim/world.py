@@ -19,7 +19,7 @@ from sim.ledger import Ledger
 from sim.lock import RawLock
 from sim.observer import Observer
 from sim.policies import Policy
-from sim.request import Request, Segment
+from sim.request import Part, Request, Segment
 from sim.rng import stream
 from sim.units import FOREVER_PS, to_ps
 from sim.view import View
@@ -149,6 +149,7 @@ class World:
         pause_kind: str = "",
         resident_tokens: int = 0,
         answer_segment: str = "",
+        parts: tuple[Part, ...] = (),
         gaps_ps: Sequence[int] = (),
         on_finish: Callable[[Request], None] | None = None,
     ) -> Request:
@@ -168,6 +169,8 @@ class World:
             Leading tokens that the engine is declared to hold, whatever came before.
         answer_segment
             Name under which the answer can come back in the next prompt.
+        parts
+            The prompt by the chat template; empty for one part.
         gaps_ps
             Host gap after each token; empty for the engine's constant.
         on_finish
@@ -187,6 +190,7 @@ class World:
             left_tokens=prompt_tokens - cached,
             context_tokens=cached,
             segments=segments,
+            parts=parts,
             pause_before_ps=pause_before_ps,
             pause_kind=pause_kind,
             _output_left=output_tokens,
