@@ -167,6 +167,22 @@ class AgentsClient(Table):
     stall: Stall | None = None
     """Of every answer to an agent; never when absent."""
 
+    @property
+    def sub_agents_group(self) -> str:
+        """Name of the sub-agents in metrics and frames."""
+        return f"{self.name}-sub-agents"
+
+    @property
+    def helpers_group(self) -> str:
+        """Name of the helper prompts in metrics and frames."""
+        return f"{self.name}-helpers"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of all that it asks under."""
+        also = (self.sub_agents, self.sub_agents_group), (self.helpers, self.helpers_group)
+        return (self.name, *[name for table, name in also if table is not None])
+
     @field_validator("away")
     @classmethod
     def _forward(cls, value: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:

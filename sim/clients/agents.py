@@ -130,17 +130,17 @@ class Agents:
             yield world.env.timeout(turn.pause_ps)
             if world.env.now > world.submit_until_ps:
                 return
-            client = f"{self.name}-sub-agents"
-            request = yield self._ask(world, client, agent, session, index, answered_ps)
+            group = self._model.sub_agents_group
+            request = yield self._ask(world, group, agent, session, index, answered_ps)
             if request.status == "rejected":
                 return
 
     def _ask(
-        self, world: World, client: str, agent: int, session: Session, index: int, answered_ps: int
+        self, world: World, group: str, agent: int, session: Session, index: int, answered_ps: int
     ) -> Event:
         turn = session.turns[index]
         return world.ask(
-            client,
+            group,
             turn.segments,
             turn.output_tokens,
             session_id=session.session_id,
@@ -155,7 +155,7 @@ class Agents:
         self, world: World, agent: int, session: Session, index: int, helper: HelperPrompt
     ) -> Event:
         return world.ask(
-            f"{self.name}-helpers",
+            self._model.helpers_group,
             helper.segments,
             helper.output_tokens,
             session_id=f"{session.session_id}/helper{index}",

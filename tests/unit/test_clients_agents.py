@@ -331,3 +331,13 @@ def test_probes_and_streams_can_stall(client: str) -> None:
 def test_every_answer_of_an_agent_stalls() -> None:
     asked = requests("stall = { after_tokens = 5, stall_s = 3.0 }\n")
     assert asked["worst_gap_s"].to_numpy() == pytest.approx([3.0] * 4, abs=0.1)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_sub_agents_and_helpers_need_names_of_their_own() -> None:
+    probe = '[[clients]]\nkind = "probe"\nprompt_tokens = 9\nname = "agents-helpers"\n'
+    assert set(requests(probe)["client"]) == {"agents", "agents-helpers"}
+    with pytest.raises(InputError, match=r"clients\[1\]\.name: 2 clients are named agents-helpers"):
+        run(HELPERS, probe)
