@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.checkpoint_rules import CheckpointCost, cold_anchor, is_continued_due
+from sim.checkpoint_rules import CheckpointCost, cold_anchor, is_continued_due, user_marker
 from sim.checkpoints import DiskStore, Kind, cut
 from sim.request import Job, Request, Segment
 from sim.resident import Resident
@@ -77,7 +77,7 @@ class Checkpoints:
         if found is None:
             anchor = cold_anchor(
                 row.prompt_tokens,
-                row.marker_tokens,
+                user_marker(row.parts),
                 min_tokens=self.settings.min_tokens,
                 max_tokens=self.settings.cold_max_tokens,
             )

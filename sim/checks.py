@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sim.agent_tables import AgentsClient
-from sim.client_tables import ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
+from sim.client_tables import ArrivalsClient, Client, ProbeClient, ReplayClient, StreamsClient
 from sim.coefficients import TableCoefficients
 from sim.disk_checks import faults_of_disk, notes_on_disk
 from sim.errors import InputError, Problem
@@ -25,11 +25,13 @@ _COMMON_SLOT_COUNT = 6
 
 def faults(tables: ScenarioTables) -> Iterator[tuple[Key, str]]:
     """Yield what is wrong between the clients, as key and message."""
-    names = Counter(client.name for client in tables.clients)
+    names = Counter(name for client in tables.clients for name in _groups(client))
     for index, client in enumerate(tables.clients):
-        if names[client.name] > 1:
-            message = f"{names[client.name]} clients are named {client.name}; give each its own"
-            yield ("clients", index, "name"), message
+        for name in _groups(client):
+            if names[name] > 1:
+                whose = "" if name == client.name else " (its sub-agents and helpers are such)"
+                message = f"{names[name]} clients are named {name}{whose}; give each its own"
+                yield ("clients", index, "name"), message
     if not any(_size(client) for client in tables.clients if not _is_stream(client)):
         if any(_is_stream(client) for client in tables.clients):
             message = (
@@ -185,6 +187,10 @@ def _notes_on_replays(tables: ScenarioTables, replays: Mapping[str, Facts]) -> I
                 f"client {client.name}: {sum(facts.skipped):,} of the {facts.request_count:,} "
                 f"requests of {path.name} are not replayed: {reasons}"
             )
+
+
+def _groups(client: Client) -> tuple[str, ...]:
+    return client.groups if isinstance(client, AgentsClient) else (client.name,)
 
 
 def _is_stream(client: object) -> bool:

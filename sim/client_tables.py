@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from sim.agent_tables import AgentsClient
-from sim.client_fields import ClientCount, ClientName
+from sim.client_fields import ClientCount, ClientName, Stall
 from sim.distributions import TokenQuantity
 from sim.documents import located
 from sim.fields import MOST_SECONDS, Seconds, Table, TokensOrNone
@@ -34,6 +34,8 @@ class ProbeClient(Table):
     cached_tokens: TokensOrNone = 0
     """Part of it that is resident already."""
     output_tokens: TokenQuantity = TokenQuantity.of(1)
+    stall: Stall | None = None
+    """Of every answer; never when absent."""
 
     @field_validator("cached_tokens")
     @classmethod
@@ -52,6 +54,8 @@ class StreamsClient(Table):
     count: ClientCount = 1
     start_s: Seconds = 0.0
     context_tokens: TokenQuantity
+    stall: Stall | None = None
+    """Of every stream; never when absent."""
 
 
 class ArrivalsClient(Table):

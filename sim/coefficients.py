@@ -55,11 +55,33 @@ class FullCoefficients(LinearCoefficients):
     experts have next to no other rows."""
     expert_rows_half: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Rows form: rows per expert at which half of the extra is left."""
+    prefill_near_context_tokens: TokensOrNone = 0
+    """Below this context a prompt token costs `prefill_near_token_s` less."""
+    prefill_near_token_s: Seconds = 0.0
+    """Saved per prompt token."""
+    prefill_far_context_tokens: TokensOrNone = 0
+    """From this context on a prompt token costs `prefill_far_token_s` more."""
+    prefill_far_token_s: Seconds = 0.0
+    """Extra per prompt token."""
+    decode_near_context_tokens: TokensOrNone = 0
+    """Below this context a row of a decode step costs `decode_near_row_s` less."""
+    decode_near_row_s: Seconds = 0.0
+    """Saved per row."""
+    decode_far_context_tokens: TokensOrNone = 0
+    """From this context on a row of a decode step costs `decode_far_row_s` more."""
+    decode_far_row_s: Seconds = 0.0
+    """Extra per row."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.expert_form == "rows" and self.expert_rows_half is None:
             raise ValueError("expert_form rows needs expert_rows_half")
+        for saved, paid in (
+            ("prefill_near_token_s", "prefill_token_s"),
+            ("decode_near_row_s", "decode_row_s"),
+        ):
+            if getattr(self, saved) > getattr(self, paid):
+                raise ValueError(f"{saved} is more than {paid}")
         return self
 
 

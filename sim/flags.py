@@ -171,7 +171,6 @@ def flag(name: str, key: str, *spellings: str) -> Flag:
 
 
 ELSEWHERE = (
-    FlagTable("mlx_lm.server", (flag("--prefill-step-size", "policy.chunk_tokens"),)),
     FlagTable(
         "llama-server",
         (

@@ -15,7 +15,11 @@ from sim.resident import Resident
 
 
 class KvStore(Protocol):
-    """What the ledger and the world ask."""
+    """What the ledger and the world ask.
+
+    A store that keeps prefixes of prompts before their answers are done has ``reach(row)`` too: it
+    is called after every prefill work of a request, when ``context_tokens`` counts the work.
+    """
 
     @property
     def slots(self) -> Sequence[Resident]:

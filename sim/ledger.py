@@ -68,6 +68,7 @@ class Ledger:
         self.kv = kv
         self.token_from_prefill, self.checkpoints = token_from_prefill, checkpoints
         self.claim = getattr(policy, "claim", None)
+        self.reach = getattr(kv, "reach", None)
         # A fair lock hands over at once: nothing to simulate.
         self._syncs = lock.is_barging and getattr(policy, "takes_raw_lock", False)
         self.holding: deque[Job] = deque()
@@ -187,6 +188,8 @@ class Ledger:
         row.left_tokens -= tokens
         view.kv_free_tokens -= tokens
         row.ready_ps, view.last_slot_index = end_ps + self.layout.chunk_gap_ps, row.slot_index
+        if self.reach is not None:
+            self.reach(row)
         if row.left_tokens:
             row.claim = self.claim(row, view) if self.claim is not None else None
         elif self.token_from_prefill:

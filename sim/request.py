@@ -11,6 +11,10 @@ from sim.units import FOREVER_PS
 Segment = tuple[str, int]
 """A piece of a prompt: what it is (equal names are equal text) and its tokens."""
 
+Part = tuple[str, int]
+"""A stretch of a prompt: whose it is in the chat template (system, user or assistant) and its
+tokens."""
+
 
 @dataclass(slots=True, eq=False)
 class Request:
@@ -37,8 +41,9 @@ class Request:
     segments: tuple[Segment, ...] = ()
     answer_segment: str = ""
     """Name under which its answer can come back in a later prompt."""
-    marker_tokens: int | None = None
-    """Tokens before the last user message that stands before the first answer; None if unknown."""
+    parts: tuple[Part, ...] = ()
+    """The same prompt by the chat template, for engines that prefill and keep its parts one by one
+    (mlx-lm). Empty: one part."""
     generated_tokens: int = 0
     recomputed_tokens: int = 0
     """Tokens prefilled a second time after a preemption."""

@@ -141,6 +141,10 @@ def _has_slots(scenario: Scenario) -> bool:
 
 def _kv_store(scenario: Scenario) -> KvStore:
     kv, slot_count = scenario.kv, scenario.engine.slot_count
+    make_kv = getattr(scenario.policy.policy_class, "make_kv", None)
+    if make_kv is not None:
+        store: KvStore = make_kv(scenario.policy.parameters, kv.partial_reuse)
+        return store
     if slot_count and _has_slots(scenario):
         return SlotKv(slot_count, partial_reuse=kv.partial_reuse)
     return SessionKv(partial_reuse=kv.partial_reuse, shared_prefix=kv.shared_prefix)

@@ -20,7 +20,7 @@ from sim.ledger import Ledger
 from sim.lock import RawLock
 from sim.observer import Observer
 from sim.policies import Policy
-from sim.request import Request, Segment
+from sim.request import Part, Request, Segment
 from sim.rng import stream
 from sim.stops import Stops
 from sim.units import FOREVER_PS, to_ps
@@ -151,7 +151,7 @@ class World:
         pause_kind: str = "",
         resident_tokens: int = 0,
         answer_segment: str = "",
-        marker_tokens: int | None = None,
+        parts: tuple[Part, ...] = (),
         gaps_ps: Sequence[int] = (),
         on_finish: Callable[[Request], None] | None = None,
     ) -> Request:
@@ -171,8 +171,8 @@ class World:
             Leading tokens that the engine is declared to hold, whatever came before.
         answer_segment
             Name under which the answer can come back in the next prompt.
-        marker_tokens
-            Tokens before the last user message that stands before the first answer, if known.
+        parts
+            The prompt by the chat template; empty for one part.
         gaps_ps
             Host gap after each token; empty for the engine's constant.
         on_finish
@@ -193,7 +193,7 @@ class World:
             context_tokens=cached,
             segments=segments,
             answer_segment=answer_segment or f"{session_id}/a{turn_index}",
-            marker_tokens=marker_tokens,
+            parts=parts,
             pause_before_ps=pause_before_ps,
             pause_kind=pause_kind,
             _output_left=output_tokens,

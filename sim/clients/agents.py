@@ -2,91 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Iterator
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import AllOf, Event
 
-from sim.clients.conversation import Conversation, Turn
+from sim.clients.agent_turns import draw_turns
+from sim.clients.conversation import HelperPrompt, Session, Stream, Turn
+from sim.clients.helper_prompts import draw_helpers
+from sim.clients.stalls import gaps_ps
+from sim.clients.sub_agents import draw_sub_agents
 from sim.request import Request
 from sim.units import to_ps
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sim.agent_tables import AgentsClient
     from sim.world import World
 
-_COMPACTED_SHARE = (0.10, 0.40)
-"""A compaction leaves this share of the context (recorded agent sessions)."""
 
-
-def draw_turns(
-    model: AgentsClient, session_id: str, stream: Callable[[str], np.random.Generator]
-) -> list[Turn]:
-    """Return the turns of one agent.
-
-    The prompt of a turn is the system segment (one name for all agents of the client), the agent's
-    own first part, and for each turn before it the answer and the result. An answer that the
-    engine will not recognise, and everything after a prefix break, comes under a new name.
+def draw_sessions(model: AgentsClient, agent: int, stream: Stream) -> Iterator[Session]:
+    """Yield the sessions of one agent with all that belongs to them.
 
     Parameters
     ----------
     model
         The client.
-    session_id
-        Prefix of the names of this agent's segments.
+    agent
+        Its index.
     stream
-        Generator of a named part of the workload of this agent.
+        Generator of a named part of the workload.
     """
-    (size,) = model.turns.sample(stream("turns"), 1).tolist()
-    (first,) = model.first_prompt_tokens.sample(stream("first_prompt_tokens"), 1).tolist()
-    results = model.result_tokens.sample(stream("result_tokens"), size).tolist()
-    outputs = model.output_tokens.sample(stream("output_tokens"), size).tolist()
-    pauses_s = {
-        "tool": model.tool_pause_s.sample(stream("tool_pause_s"), size).tolist(),
-        "human": model.human_pause_s.sample(stream("human_pause_s"), size).tolist(),
-    }
-    tasks = set(accumulate(model.turns_per_task.sample(stream("turns_per_task"), size).tolist()))
-    reused = stream("answer_reuse").random(size) < model.answer_reuse
-    break_draws = stream("prefix_break").random(size)
-    break_share = {"tool": model.prefix_break.after_tool, "human": model.prefix_break.after_user}
-    compacts = stream("compact").random(size) < model.prefix_break.compact
-    left_shares = stream("compacted_share").uniform(*_COMPACTED_SHARE, size)
-
-    shared = model.shared_prefix_tokens
-    conversation = Conversation(((f"{model.name}/system", shared),) if shared else ())
-    conversation.add(f"{session_id}/first", max(first - shared, 1))
-    turns: list[Turn] = []
-    for turn, output_tokens in enumerate(outputs):
-        kind, pause_ps = "", 0
-        if turn:
-            kind = "human" if turn in tasks else "tool"
-            pause_ps = to_ps(pauses_s[kind][turn])
-            origin = "a" if reused[turn] else "resent"
-            conversation.add(f"{session_id}/{origin}{turn - 1}", outputs[turn - 1])
-            if break_draws[turn] < break_share[kind]:
-                share = left_shares[turn] if compacts[turn] else 1.0
-                conversation.rewrite(f"{session_id}/break{turn}", share)
-            conversation.add(f"{session_id}/result{turn}", results[turn])
-        if conversation.tokens + output_tokens > model.context_limit_tokens:
-            if model.at_context_limit == "end":
-                break
-            conversation.rewrite(f"{session_id}/compact{turn}", left_shares[turn])
-            if conversation.tokens + output_tokens > model.context_limit_tokens:
-                break
-        turns.append(conversation.turn(output_tokens, pause_ps, kind))
-    return turns
+    name = f"{model.name}/{agent}"
+    (size,) = model.sessions.sample(stream(f"{name}/sessions"), 1).tolist()
+    pauses_s = model.session_pause_s.sample(stream(f"{name}/session_pause_s"), size).tolist()
+    for number, pause_s in enumerate(pauses_s):
+        session_id = f"{name}/session{number}" if number else name
+        own = partial(_part, stream, session_id)
+        turns = draw_turns(model, session_id, own, to_ps(pause_s) if number else None)
+        yield Session(
+            session_id,
+            turns,
+            draw_sub_agents(model, session_id, turns, stream),
+            draw_helpers(model, session_id, len(turns), stream),
+        )
 
 
-def _stream(world: World, session_id: str, part: str) -> np.random.Generator:
-    return world.stream(f"{session_id}/{part}")
+def _part(stream: Stream, session_id: str, part: str) -> Any:
+    return stream(f"{session_id}/{part}")
 
 
 class Agents:
-    """Agents that each hold one conversation.
+    """Agents that each hold conversations, one after another.
+
+    Sub-agents and helper prompts are groups of their own in metrics and frames:
+    ``NAME-sub-agents`` and ``NAME-helpers``.
 
     Parameters
     ----------
@@ -99,39 +69,124 @@ class Agents:
     def __init__(self, model: AgentsClient) -> None:
         self.name = model.name
         self._model = model
+        self._away_ps = [(to_ps(from_s), to_ps(to_s)) for from_s, to_s in model.away]
 
     def start(self, world: World) -> Event:
-        """Start every agent, ``stagger_s`` apart; the event fires when the last one is done."""
+        """Start every agent, ``stagger_s`` apart; the event fires when all of it is done."""
         loops: list[Event] = []
         for agent in range(self._model.count):
-            session_id = f"{self.name}/{agent}"
-            turns = draw_turns(self._model, session_id, partial(_stream, world, session_id))
-            world.draws[session_id] = [
-                (turn.prompt_tokens, turn.output_tokens, turn.pause_ps, turn.pause_kind)
-                for turn in turns
-            ]
-            loops.append(world.env.process(self._converse(world, agent, session_id, turns)))
+            sessions = list(draw_sessions(self._model, agent, world.stream))
+            for session in sessions:
+                world.draws.update(_drawn(session))
+            loops.append(world.env.process(self._work(world, agent, sessions)))
         return AllOf(world.env, loops)
 
-    def _converse(
-        self, world: World, agent: int, session_id: str, turns: list[Turn]
+    def _work(
+        self, world: World, agent: int, sessions: list[Session]
     ) -> Generator[Event, Any, None]:
-        delay_ps = to_ps(self._model.start_s + agent * self._model.stagger_s)
-        for index, turn in enumerate(turns):
-            yield world.env.timeout(turn.pause_ps or delay_ps)
-            delay_ps = 0
+        yield world.env.timeout(to_ps(self._model.start_s + agent * self._model.stagger_s))
+        beside: list[Event] = []
+        for session in sessions:
+            yield from self._converse(world, agent, session, beside)
+        if beside:
+            yield AllOf(world.env, beside)
+
+    def _converse(
+        self, world: World, agent: int, session: Session, beside: list[Event]
+    ) -> Generator[Event, Any, None]:
+        """Hold one conversation; what nobody waits for is added to ``beside``."""
+        waits = self._model.sub_agents is not None and self._model.sub_agents.parent_waits
+        for index, turn in enumerate(session.turns):
+            answered_ps = int(world.env.now)
+            team = [
+                world.env.process(self._delegate(world, agent, each))
+                for each in session.sub_agents.get(index, ())
+            ]
+            beside += team
+            if team and waits:
+                yield AllOf(world.env, team)
+            elif turn.pause_kind:
+                pause_ps = self._pause_ps(turn, answered_ps)
+                if answered_ps + pause_ps > world.submit_until_ps:
+                    return
+                yield world.env.timeout(pause_ps)
             if world.env.now > world.submit_until_ps:
                 return
-            request: Request = yield world.ask(
-                self.name,
-                turn.segments,
-                turn.output_tokens,
-                session_id=session_id,
-                agent_index=agent,
-                turn_index=index,
-                pause_before_ps=turn.pause_ps,
-                pause_kind=turn.pause_kind,
-            )
+            helper = session.helpers.get(index)
+            if helper is not None and helper.is_first:
+                beside.append(self._send_helper(world, agent, session, index, helper))
+            answer = self._ask(world, self.name, agent, session, index, answered_ps)
+            if helper is not None and not helper.is_first:
+                beside.append(self._send_helper(world, agent, session, index, helper))
+            request: Request = yield answer
             # A refused prompt only grows: every later turn would be refused too.
             if request.status == "rejected":
                 return
+
+    def _delegate(self, world: World, agent: int, session: Session) -> Generator[Event, Any, None]:
+        """Let a sub-agent work to its end."""
+        for index, turn in enumerate(session.turns):
+            answered_ps = int(world.env.now)
+            yield world.env.timeout(turn.pause_ps)
+            if world.env.now > world.submit_until_ps:
+                return
+            group = self._model.sub_agents_group
+            request = yield self._ask(world, group, agent, session, index, answered_ps)
+            if request.status == "rejected":
+                return
+
+    def _ask(
+        self, world: World, group: str, agent: int, session: Session, index: int, answered_ps: int
+    ) -> Event:
+        turn = session.turns[index]
+        return world.ask(
+            group,
+            turn.segments,
+            turn.output_tokens,
+            session_id=session.session_id,
+            agent_index=agent,
+            turn_index=index,
+            pause_before_ps=int(world.env.now) - answered_ps if turn.pause_kind else 0,
+            pause_kind=turn.pause_kind,
+            gaps_ps=gaps_ps(world, self._model.stall),
+        )
+
+    def _send_helper(
+        self, world: World, agent: int, session: Session, index: int, helper: HelperPrompt
+    ) -> Event:
+        return world.ask(
+            self._model.helpers_group,
+            helper.segments,
+            helper.output_tokens,
+            session_id=f"{session.session_id}/helper{index}",
+            agent_index=agent,
+            turn_index=index,
+        )
+
+    def _pause_ps(self, turn: Turn, answered_ps: int) -> int:
+        """Return the pause before a turn; that of a person goes on while nobody is there."""
+        end_ps = answered_ps + turn.pause_ps
+        if turn.pause_kind == "human":
+            for from_ps, to_ps_ in self._away_ps:
+                if from_ps <= end_ps < to_ps_:
+                    end_ps = to_ps_
+        return end_ps - answered_ps
+
+
+def _drawn(session: Session) -> dict[str, list[Any]]:
+    """Return what was drawn for a session, by session."""
+    drawn: dict[str, list[Any]] = {
+        session.session_id: [
+            (turn.prompt_tokens, turn.output_tokens, turn.pause_ps, turn.pause_kind)
+            for turn in session.turns
+        ]
+    }
+    for team in session.sub_agents.values():
+        for each in team:
+            drawn |= _drawn(each)
+    if session.helpers:
+        drawn[f"{session.session_id}/helpers"] = [
+            (index, helper.segments, helper.output_tokens, helper.is_first)
+            for index, helper in session.helpers.items()
+        ]
+    return drawn

@@ -1,11 +1,16 @@
-"""A conversation whose prompt grows from turn to turn, all of it known before the run begins."""
+"""Conversations whose prompt grows from turn to turn, all of them known before the run begins."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numpy.random import Generator
 
 from sim.request import Segment
+
+Stream = Callable[[str], Generator]
+"""Gives the random numbers of a named part of the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +73,46 @@ class Conversation:
             self._system, self._history, self._begin, len(self._history),
             self.tokens, output_tokens, pause_ps, pause_kind,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HelperPrompt:
+    """A small prompt that is sent beside a turn."""
+
+    segments: tuple[Segment, ...]
+    output_tokens: int
+    is_first: bool
+    """Whether it reaches the server before the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation, of an agent or of a sub-agent."""
+
+    session_id: str
+    turns: list[Turn]
+    sub_agents: Mapping[int, list[Session]] = field(default_factory=dict)
+    """Those that work before a turn, by its index."""
+    helpers: Mapping[int, HelperPrompt] = field(default_factory=dict)
+    """What is sent beside a turn, by its index."""
+
+
+def system_segments(
+    client: str, own_tokens: int, common_tokens: int | None = None, kind: str = ""
+) -> tuple[Segment, ...]:
+    """Return the system prompt of agents, or one of another kind that begins like theirs.
+
+    Parameters
+    ----------
+    client
+        Name of the client.
+    own_tokens
+        Of the whole system prompt.
+    common_tokens
+        Of the beginning that is the agents' too; None for their own system prompt.
+    kind
+        Whose system prompt it is, if not the agents'.
+    """
+    common = own_tokens if common_tokens is None else min(common_tokens, own_tokens)
+    parts = (f"{client}/system", common), (f"{client}/system/{kind}", own_tokens - common)
+    return tuple(part for part in parts if part[1])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from simpy.events import AllOf, Event
 
+from sim.clients.stalls import gaps_ps
 from sim.request import Segment
 from sim.units import to_ps
 
@@ -62,6 +63,7 @@ class Probe:
                     session_id=session_id,
                     agent_index=index,
                     resident_tokens=resident,
+                    gaps_ps=gaps_ps(world, self._model.stall),
                 )
             )
         yield AllOf(world.env, answers)

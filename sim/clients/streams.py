@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from simpy.events import Event
 
+from sim.clients.stalls import gaps_ps
 from sim.units import FOREVER_PS, to_ps
 
 if TYPE_CHECKING:
@@ -50,4 +51,5 @@ class Streams:
                 agent_index=index,
                 # The last token is computed: its logits give the first token of the answer.
                 resident_tokens=tokens - 1,
+                gaps_ps=gaps_ps(world, self._model.stall),
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from sim.cost.context_step import context_steps
 from sim.cost.launches import LaunchCut
 from sim.units import FOREVER_PS, to_ps
 
@@ -45,6 +46,18 @@ class Coefficients:
     """Extra of a decode step whose predecessor had prefill rows."""
     mixed_overhead_s: float = 0.0
     """Added to a fused work."""
+    prefill_near_context_tokens: int = 0
+    """Below this context a token costs `prefill_near_token_s` less."""
+    prefill_near_token_s: float = 0.0
+    prefill_far_context_tokens: int = 0
+    """From this context on a token costs `prefill_far_token_s` more."""
+    prefill_far_token_s: float = 0.0
+    decode_near_context_tokens: int = 0
+    """Below this context a row costs `decode_near_row_s` less."""
+    decode_near_row_s: float = 0.0
+    decode_far_context_tokens: int = 0
+    """From this context on a row costs `decode_far_row_s` more."""
+    decode_far_row_s: float = 0.0
 
 
 class LinearCost:
@@ -91,16 +104,34 @@ class LinearCost:
         self._mixed_ps = to_ps(c.mixed_overhead_s) if fused else 0
         self._minds_launches = bool(term or self._chunk_ps or self._knee_ps)
         self.minds_prefill_before = bool(self._after_ps)
+        # Cheaper before a context is dearer from it on, of a cheaper whole.
+        self._token_ps -= to_ps(c.prefill_near_token_s) if c.prefill_near_context_tokens else 0
+        self._row_ps -= to_ps(c.decode_near_row_s) if c.decode_near_context_tokens else 0
+        self._prefill_steps = context_steps(
+            (c.prefill_near_context_tokens, c.prefill_near_token_s),
+            (c.prefill_far_context_tokens, c.prefill_far_token_s),
+        )
+        self._decode_steps = context_steps(
+            (c.decode_near_context_tokens, c.decode_near_row_s),
+            (c.decode_far_context_tokens, c.decode_far_row_s),
+        )
 
     def launches(self, context: int, tokens: int) -> Sequence[int]:
         """Return the tokens of each launch."""
         return self.cut.sizes(context, tokens)
 
     def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int) -> int:
-        """Return how many repeats are an arithmetic progression: until the cuts change."""
-        if self.cut.cap_tokens is None or not prefill:
-            return FOREVER_PS
-        return min([self.cut.steady_cycles(context, tokens) for context, tokens in prefill])
+        """Return how many repeats are an arithmetic progression: until cuts or steps change."""
+        cycles = FOREVER_PS
+        if prefill and self.cut.cap_tokens is not None:
+            cycles = min([self.cut.steady_cycles(context, tokens) for context, tokens in prefill])
+        for step in self._prefill_steps:
+            for context, tokens in prefill:
+                cycles = min(cycles, step.steady_prefills(context, tokens))
+        if rows:
+            for step in self._decode_steps:
+                cycles = min(cycles, step.steady_decodes(rows, context_sum))
+        return cycles
 
     def price_ps(
         self,
@@ -114,10 +145,14 @@ class LinearCost:
         for context, tokens in prefill:
             # The sum over launches of n (2 C + n) does not depend on where the cuts are.
             ps += tokens * (self._token_ps + (2 * context + tokens) * half_ps)
+            for step in self._prefill_steps:
+                ps += step.prefill_ps(context, tokens)
         if prefill and self._minds_launches:
             ps += self._launches_ps(prefill, rows if self._fused else 0)
         if rows:
             ps += self._step_ps + rows * self._row_ps + context_sum * self._row_context_ps
+            for step in self._decode_steps:
+                ps += step.decode_ps(rows, context_sum)
             if prefill:
                 ps += self._mixed_ps
             elif after_prefill:

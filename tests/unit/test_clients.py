@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import simpy
 from sim.agent_tables import AgentsClient
 from sim.client_tables import ArrivalsClient, ProbeClient, ReplayClient, StreamsClient
 from sim.clients import make_client
-from sim.clients.agents import draw_turns
+from sim.clients.agent_turns import draw_turns
 from sim.clients.conversation import Turn
 from sim.errors import InputError
 from sim.replayed import prefix_segments
@@ -23,12 +24,15 @@ from sim.resident import common_tokens
 from sim.rng import stream
 from sim.trace_file import Row, read_trace
 from sim.units import FOREVER_PS, PS_PER_S
+from sim.world import EngineOptions
 
 SERVICE_PS = 2 * PS_PER_S
 
 
 class InstantWorld:
     """As many servers as requests, and a list of what was submitted."""
+
+    options = EngineOptions(host_gap_s=0.01)
 
     def __init__(self, submit_until_s: float = 1e9, refuse_above: int = 10**9) -> None:
         self.env = simpy.Environment(initial_time=0)
@@ -48,6 +52,7 @@ class InstantWorld:
         *,
         on_finish: Any = None,
         resident_tokens: int = 0,
+        gaps_ps: Sequence[int] = (),
         **named: Any,
     ) -> Request:
         prompt = sum(tokens for _, tokens in segments)
@@ -62,6 +67,7 @@ class InstantWorld:
             context_tokens=resident_tokens,
             segments=segments,
             _output_left=output_tokens,
+            _gaps_ps=gaps_ps,
             **named,
         )
         self.requests.append(request)

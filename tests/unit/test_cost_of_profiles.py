@@ -20,6 +20,14 @@ FULL: dict[str, Any] = {
     "expert_form": "rows",
     "expert_s": 1e-4,
     "expert_rows_half": 4.0,
+    "prefill_near_context_tokens": 1050,
+    "prefill_near_token_s": 1e-5,
+    "prefill_far_context_tokens": 1050,
+    "prefill_far_token_s": 1e-5,
+    "decode_near_context_tokens": 2000,
+    "decode_near_row_s": 1e-3,
+    "decode_far_context_tokens": 500,
+    "decode_far_row_s": 1e-3,
     "model": {"expert_count": 16, "experts_per_token": 2},
 }
 TABLE: dict[str, Any] = {
@@ -29,7 +37,17 @@ TABLE: dict[str, Any] = {
     "decode": {"rows": (1, 3), "context_tokens": (0,), "seconds": ((0.5,), (0.75,))},
 }
 FUSED = EngineSettings(gpu_sharing="fused")
-OTHER = {"prefill_knee_tokens": 32, "expert_form": "union", "expert_rows_half": 8.0}
+OTHER = {
+    "prefill_knee_tokens": 32,
+    "expert_form": "union",
+    "expert_rows_half": 8.0,
+    "prefill_near_context_tokens": 500,
+    "prefill_near_token_s": 2e-5,
+    "prefill_far_context_tokens": 2000,
+    "decode_near_context_tokens": 500,
+    "decode_near_row_s": 2e-3,
+    "decode_far_context_tokens": 2000,
+}
 
 
 def prices(profile: dict[str, Any], engine: EngineSettings = FUSED) -> list[int]:
