@@ -68,6 +68,11 @@ class MlxLm:
         """Return the prompt cache of a server."""
         return PromptCache(parameters.prompt_cache_sequences, trimmable=trimmable)
 
+    @property
+    def mid_tick(self) -> bool:
+        """Whether the last plan was the decode step of a tick whose prompts may follow."""
+        return self._half_ps is not None
+
     def decide(self, view: View) -> Plan:
         """Return whom to admit, or the next ticks."""
         decoding: list[Request] = []
