@@ -108,6 +108,7 @@ class Blindfolded:
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
+        self.takes_raw_lock = getattr(policy, "takes_raw_lock", False)
         if hasattr(policy, "claim"):
             self.claim = self._claim
 

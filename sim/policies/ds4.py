@@ -58,6 +58,7 @@ class Ds4:
 
     flags = DS4_FLAGS
     needs_slots = True
+    takes_raw_lock = True
     never_mixes = True
     never_starves = True
 

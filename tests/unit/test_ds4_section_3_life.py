@@ -1,0 +1,197 @@
+"""Life of a request inside a slot of ds4-server by pencil (section 3 of the rules).
+
+A prompt token takes 1 ms, a decode step 100 ms a row.
+
+| rule | test |
+| --- | --- |
+| all live tokens must be a prefix of the prompt | test_a_continued_session_finds_its_tokens |
+| otherwise nothing is reused (#1007) | test_a_prompt_that_leaves_the_live_tokens_prefills_all |
+| GLM rewinds | test_a_rewind_keeps_the_common_part |
+| one token of a prompt is always computed | test_a_prompt_that_is_all_live_computes_one_token |
+| on a miss: evict save, then load | section 7 |
+| a cold prompt stops at its anchor for a save | section 7 |
+| active only after lock, logging and headers | test_others_read_the_idle_quantum_until_then |
+| its first token pends after that | test_the_first_token_pends_after_the_registration |
+| and after sampling | test_sampling_follows_the_registration |
+| nobody waits for what is not registered | test_a_batch_does_not_wait_for_a_registration |
+| only for what is | test_a_batch_waits_for_a_registered_generation_that_samples |
+| active until its loop ends | test_a_generation_is_active_to_its_last_token |
+| sampled without any lock | test_prefill_runs_while_a_decoder_samples |
+| a slow client keeps its generation active | test_a_slow_client_keeps_its_generation_active |
+| saves at multiples only | section 7 |
+
+Not modelled: keys of visible or hidden thinking and of tool calls (prompts are tokens here, an
+answer that is not recognised comes under another name: ``answer_reuse`` of agents); a save that a
+tool call in progress puts off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sim.kv import SlotKv
+from sim.pencil import Ask, Trace, play_by_hand
+from sim.policies.ds4 import Ds4
+from sim.world import EngineOptions
+
+
+def run(*asks: Any, rewind: bool = False, first_token: str = "prefill", **keys: Any) -> Trace:
+    return play_by_hand(
+        Ds4(Ds4.Parameters(**keys)),
+        asks,
+        EngineOptions(slot_count=2, first_token=first_token),
+        kv=SlotKv(2, partial_reuse=rewind),
+    )
+
+
+# -- what is found in the slot -------------------------------------------------------------------
+
+FIRST = (("a/first", 1000),)
+LIVE = (*FIRST, ("a/answer", 5))
+"""1,000 and 5 tokens of text; live are 1,004: the last sampled one was never fed."""
+
+
+def found(prompt: tuple[tuple[str, int], ...], *, rewind: bool = False) -> tuple[int, str]:
+    """Return what the second prompt of a session finds, and why not more."""
+    first = Ask(0, FIRST, 5, "a", "a/answer")
+    second = run(first, Ask(9, prompt, 1, "a"), rewind=rewind).requests[1]
+    assert second.slot_index == 0
+    return second.cached_tokens, second.miss_cause
+
+
+def test_a_continued_session_finds_its_tokens() -> None:
+    assert found((*LIVE, ("a/result", 100))) == (1004, "")
+
+
+def test_a_prompt_that_leaves_the_live_tokens_prefills_all() -> None:
+    """31 tokens before the end, and the other 973 of the 1,004 are computed again."""
+    diverged = (("a/first", 973), ("changed", 31), ("a/result", 100))
+    assert found(diverged) == (0, "diverged")
+
+
+def test_a_rewind_keeps_the_common_part() -> None:
+    diverged = (("a/first", 973), ("changed", 31), ("a/result", 100))
+    assert found(diverged, rewind=True) == (973, "")
+
+
+def test_a_prompt_that_is_all_live_computes_one_token() -> None:
+    """A prompt of just the live 1,004: its last token is fed again, for the logits."""
+    assert found((*FIRST, ("a/answer", 4))) == (1003, "")
+
+
+# -- registration --------------------------------------------------------------------------------
+
+PAIR = (Ask(0, 100, 3), Ask(0, 430, 1))
+"""A prompt that ends at 0.1 and then generates, beside a longer one."""
+
+
+def test_others_read_the_idle_quantum_until_then() -> None:
+    """The generation of 0 registers at 0.1 + 0.25: what 1 reads before is the idle quantum."""
+    quanta = {"idle_quantum_tokens": 100, "mixed_quantum_tokens": 10}
+    assert run(*PAIR, registration_s=0.25, **quanta).works == [
+        (0.0, "p0:100"),
+        (0.1, "p1:100"),  # read at 0
+        (0.2, "p1:100"),  # read at 0.2: nobody is active
+        (0.3, "p1:100"),  # and at 0.3; at 0.35 the first token of 0 pends
+        (0.4, "d0"),
+        (0.5, "p1:10"),  # read at 0.4
+        (0.51, "d0"),
+        (0.61, "p1:10"),  # read at 0.51; nobody is left that decodes
+        (0.62, "p1:100"),  # read at 0.62
+        (0.72, "p1:10"),  # the rest
+    ]
+    # Without the delay it is active at 0.1 and pends then: one stale quantum, and it decodes.
+    assert run(*PAIR, **quanta).works[:4] == [
+        (0.0, "p0:100"),
+        (0.1, "p1:100"),
+        (0.2, "d0"),
+        (0.3, "p1:10"),
+    ]
+
+
+@pytest.mark.parametrize("first_token", ["prefill", "decode"])
+def test_the_first_token_pends_after_the_registration(first_token: str) -> None:
+    """A prompt to 0.1, 50 ms of registration, and a step each 100 ms, without a further delay."""
+    steps = 2 if first_token == "prefill" else 3
+    assert run(Ask(0, 100, 3), registration_s=0.05, first_token=first_token).works == [
+        (0.0, "p0:100"),
+        *[(pytest.approx(0.15 + 0.1 * step), "d0") for step in range(steps)],
+    ]
+
+
+def test_sampling_follows_the_registration() -> None:
+    """Prompt to 0.1, registration to 0.15, 30 ms to sample and stream, and 30 ms a token then."""
+    works = run(Ask(0, 100, 3, gaps_s=(0.03,)), registration_s=0.05).works
+    assert works == [(0.0, "p0:100"), (0.18, "d0"), (pytest.approx(0.31), "d0")]
+
+
+def test_a_batch_does_not_wait_for_a_registration() -> None:
+    """1 ms of sampling is worth waiting for (2 ms at most), 1 ms of registration is not."""
+    decoder = Ask(0, 1, 4, gaps_s=(0.0, 0.0495))
+    # 0 decodes to 0.101; 1 came meanwhile and is prefilled to 0.151; 0 pends at 0.1505.
+    sampling = run(decoder, Ask(0.05, 50, 2, gaps_s=(0.001,)))
+    assert sampling.works[:4] == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),
+        (0.101, "p1:50"),
+        (pytest.approx(0.152), "d0,1"),
+    ]
+    # All is 1 ms later by the registration of 0; that of 1 is over at 0.153.
+    registering = run(decoder, Ask(0.05, 50, 2), registration_s=0.001)
+    assert registering.works[:4] == [
+        (0.0, "p0:1"),
+        (0.002, "d0"),
+        (0.102, "p1:50"),
+        (pytest.approx(0.152), "d0"),
+    ]
+
+
+def test_a_batch_waits_for_a_registered_generation_that_samples() -> None:
+    """1 registers at 0.153 and pends at 0.159; the token of 0 comes back at 0.154, and waits."""
+    asks = (Ask(0, 1, 4, gaps_s=(0.0, 0.052)), Ask(0.05, 50, 2, gaps_s=(0.006,)))
+    works = run(*asks, registration_s=0.001, coalesce_s=0.02).works
+    assert works[:4] == [
+        (0.0, "p0:1"),
+        (0.002, "d0"),  # to 0.102
+        (0.102, "p1:50"),  # to 0.152
+        (pytest.approx(0.159), "d0,1"),
+    ]
+
+
+def test_a_generation_is_active_to_its_last_token() -> None:
+    """0 decodes to 0.2: what 1 reads at its first chunk's end is mixed before, idle after."""
+    quanta = {"idle_quantum_tokens": 100, "mixed_quantum_tokens": 10}
+    works = run(Ask(0, 100, 2), Ask(0.05, 150, 1), stale_quantum=False, **quanta).works
+    assert works == [
+        (0.0, "p0:100"),
+        (0.1, "p1:10"),  # 0 is active
+        (pytest.approx(0.11), "d0"),
+        (pytest.approx(0.21), "p1:100"),  # it was its last token
+        (pytest.approx(0.31), "p1:40"),
+    ]
+
+
+# -- the decode loop -----------------------------------------------------------------------------
+
+
+def test_prefill_runs_while_a_decoder_samples() -> None:
+    """300 ms from token to token: two quanta of 128 ms and a bit fit, then it pends."""
+    works = run(Ask(0, 1, 3, gaps_s=(0.0, 0.3)), Ask(0.05, 500, 1)).works
+    assert works == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),
+        (0.101, "p1:128"),
+        (pytest.approx(0.229), "p1:128"),
+        (pytest.approx(0.357), "p1:128"),  # 0 comes back at 0.401
+        (pytest.approx(0.485), "d0"),
+        (pytest.approx(0.585), "p1:116"),
+    ]
+
+
+def test_a_slow_client_keeps_its_generation_active() -> None:
+    """After its second token 0 does not read for 60 s: 1 still gets the mixed quantum."""
+    works = run(Ask(0, 1, 3, gaps_s=(0.0, 60.0)), Ask(0.05, 300, 1), mixed_quantum_tokens=100)
+    assert works.names[2:5] == ["p1:100", "p1:100", "p1:100"]
+    assert works.works[-1] == (pytest.approx(60.101), "d0")

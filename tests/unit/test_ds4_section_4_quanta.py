@@ -1,0 +1,222 @@
+"""ds4-server's prefill quanta by pencil (section 4 of the rules, ``ds4_server.c``).
+
+A prompt token takes 1 ms, a decode step 100 ms a row.
+
+| rule | test |
+| --- | --- |
+| the target is the quantum, at most the prompt | test_a_quantum_ends_with_the_prompt |
+| 2,048 while no generation is active | test_idle_quantum_with_nobody_decoding |
+| then 128, ``--mixed-prefill-quantum`` | test_one_decoder_switches_the_mixed_quantum_on |
+| which does nothing without a decoder | test_the_mixed_quantum_does_nothing_without_a_decoder |
+| pull request 827: the idle quantum is the cap | test_idle_quantum_of_pull_request_827_is_the_cap |
+| read before the wait, both ways | test_a_quantum_read_before_the_wait_is_stale |
+| simultaneous prompts read one after another | test_simultaneous_prompts_have_a_mix_of_quanta |
+| waits while the engine is busy | test_a_prompt_waits_for_the_work_in_flight |
+| waits while decode is pending | section 5 |
+| turn: the next waiting slot after the last | test_round_robin_over_prefilling_slots |
+| of those that wait now | test_a_slot_that_does_not_wait_misses_its_turn |
+| one quantum each, whatever its size | test_a_turn_is_one_quantum_whatever_its_size |
+| 128 while a client is stalled | test_a_stalled_client_keeps_the_mixed_quantum |
+| a start at 0: chunks of the cap | test_a_start_at_zero_is_cut_at_the_cap |
+| otherwise also cut at multiples of the cap | test_an_unaligned_start_never_re_aligns |
+| an aligned start is not cut | test_an_aligned_start_is_never_cut |
+| other quanta split at every boundary | test_a_quantum_that_does_not_divide_the_cap_splits |
+
+Elsewhere: buffers that ``--prefill-chunk`` sizes (test_memory); names of the flags and their
+history (test_engine_args). The floor of 1,024 with GLM 5.3 is a note beside the flag.
+
+Not modelled: a suffix of less than 4 tokens goes token by token through the decode graph. Here it
+is a prefill of as many tokens, which costs about as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sim.cases import linear_cost
+from sim.pencil import ROUND_COST, Ask, Trace, play_by_hand
+from sim.policies.ds4 import Ds4
+from sim.units import FOREVER_PS, to_ps
+from sim.world import EngineOptions
+
+
+def run(*asks: Any, cap: int | None = None, slots: int = 6, **keys: Any) -> Trace:
+    options = EngineOptions(slot_count=slots, prefill_cap_tokens=cap)
+    return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, options)
+
+
+def test_a_quantum_ends_with_the_prompt() -> None:
+    assert run(Ask(0, 2048)).names == ["p0:2048"]
+    assert run(Ask(0, 2049)).names == ["p0:2048", "p0:1"]
+
+
+def test_idle_quantum_with_nobody_decoding() -> None:
+    assert run(Ask(0, 5000)).works == [(0.0, "p0:2048"), (2.048, "p0:2048"), (4.096, "p0:904")]
+
+
+def test_idle_quantum_of_pull_request_827_is_the_cap() -> None:
+    works = run(Ask(0, 9000), idle_quantum_tokens="prefill_cap", cap=4096)
+    assert works.names == ["p0:4096", "p0:4096", "p0:808"]
+
+
+@pytest.mark.parametrize("quantum", [128, 512, 2048])
+def test_the_mixed_quantum_does_nothing_without_a_decoder(quantum: int) -> None:
+    alone = run(Ask(0, 20_000), mixed_quantum_tokens=quantum)
+    assert alone.works == run(Ask(0, 20_000)).works
+
+
+def test_one_decoder_switches_the_mixed_quantum_on() -> None:
+    """A request of 4 tokens decodes beside a prompt of 400: one quantum, one batch, and so on."""
+    works = run(Ask(0, 1, 4), Ask(0.05, 400), stale_quantum=False).works
+    # The first token of 0 comes from its prefill.
+    assert works == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),  # 100 ms, the prompt arrives meanwhile
+        (0.101, "p1:128"),  # the decode batch has just ended, its row not queued yet
+        (0.229, "d0"),
+        (0.329, "p1:128"),
+        (0.457, "d0"),  # the fourth token: nobody decodes any more
+        (0.557, "p1:144"),
+    ]
+
+
+def test_a_quantum_read_before_the_wait_is_stale() -> None:
+    """Two idle prompts: the second waits with 2,048, and keeps it although the first decodes then.
+
+    And the mixed quantum that it reads later stays 128 after the decoder is gone.
+    """
+    asks = (Ask(0, 100, 3), Ask(0, 3000))
+    assert run(*asks).works == [
+        (0.0, "p0:100"),  # both read 2,048: nobody decodes
+        (0.1, "p1:2048"),  # stale; and the first token of 0 is not sampled yet, so 1 enters
+        (2.148, "d0"),  # pending decode blocks prefill
+        (2.248, "p1:128"),
+        (2.376, "d0"),  # the last token of 0
+        (2.476, "p1:128"),  # stale again: nobody decodes, but 128 was read
+        (2.604, "p1:696"),
+    ]
+    fresh = run(*asks, stale_quantum=False)
+    assert fresh.names == ["p0:100", "p1:128", "d0", "p1:128", "d0", "p1:2048", "p1:696"]
+
+
+def test_a_prompt_waits_for_the_work_in_flight() -> None:
+    """It comes at 0.05, during a step to 0.101, and at 0.15, during a quantum to 0.201."""
+    works = run(Ask(0, 1, 2), Ask(0.05, 100), Ask(0.15, 10)).works
+    assert works == [(0.0, "p0:1"), (0.001, "d0"), (0.101, "p1:100"), (0.201, "p2:10")]
+
+
+def test_round_robin_over_prefilling_slots() -> None:
+    works = run(Ask(0, 250), Ask(0, 150), Ask(0.12, 90), idle_quantum_tokens=100)
+    # 2 arrives during the quantum of 1 and takes its turn after it.
+    assert works.names == ["p0:100", "p1:100", "p2:90", "p0:100", "p1:50", "p0:50"]
+
+
+def test_a_slot_that_does_not_wait_misses_its_turn() -> None:
+    """Slot 1 is empty from 0.11 on, so slots 0 and 2 alternate; 3 fills it and is next after 0."""
+    works = run(
+        Ask(0, 300), Ask(0, 10), Ask(0, 300), Ask(0.35, 50), slots=3, idle_quantum_tokens=100
+    )
+    # 3 comes at 0.35, during a turn of slot 2: slot 0 is next, then slot 1.
+    assert works.works == [
+        (0.0, "p0:100"),
+        (0.1, "p1:10"),
+        (0.11, "p2:100"),
+        (0.21, "p0:100"),
+        (0.31, "p2:100"),
+        (0.41, "p0:100"),
+        (0.51, "p3:50"),
+        (0.56, "p2:100"),
+    ]
+
+
+def test_a_turn_is_one_quantum_whatever_its_size() -> None:
+    """2,048 read early and 128 read late take turns one for one."""
+    works = run(Ask(0, 1, 9), Ask(0, 5000), Ask(0.5, 500), slots=3)
+    # 1 waits since 0 with 2,048; 2 comes while 0 is active and reads 128.
+    assert works.names[:6] == ["p0:1", "p1:2048", "d0", "p2:128", "d0", "p1:128"]
+
+
+def test_a_stalled_client_keeps_the_mixed_quantum() -> None:
+    """300 tokens in 3 quanta instead of one, though nothing pends for a minute."""
+    stalled = Ask(0, 1, FOREVER_PS, gaps_s=(60.0,))
+    assert run(stalled, Ask(1, 300)).works[1:] == [
+        (1.0, "p1:128"),
+        (pytest.approx(1.128), "p1:128"),
+        (pytest.approx(1.256), "p1:44"),
+    ]
+
+
+@pytest.mark.parametrize("quantum", [128, 700, 2048])
+def test_the_spread_of_three_equal_prefills_is_two_last_quanta_and_batches(quantum: int) -> None:
+    """Three prompts at once beside a stream end one after another, two last turns apart."""
+    prompt = 3000
+    works = run(
+        Ask(0, 1, FOREVER_PS), *[Ask(1.0, prompt)] * 3,
+        mixed_quantum_tokens=quantum, stale_quantum=False,
+    )  # fmt: skip
+    finish_ps = [row.finish_ps for row in works.requests[1:]]
+    last_turn_s = (prompt % quantum or quantum) * 1e-3 + 0.1
+    assert max(finish_ps) - min(finish_ps) == 2 * to_ps(last_turn_s)
+
+
+# -- launches ------------------------------------------------------------------------------------
+
+
+def launches(start: int, tokens: int, **keys: Any) -> Sequence[int]:
+    """Return the launches of new tokens behind a resident prefix, at cap 4,096."""
+    cost = partial(linear_cost, prefill_token_s=1e-3, decode_row_s=0.1, cap_tokens=4096)
+    prompt = Ask(0, start + tokens, resident_tokens=start)
+    options = EngineOptions(slot_count=1, prefill_cap_tokens=4096)
+    trace = play_by_hand(Ds4(Ds4.Parameters(**keys)), [prompt], options, cost=cost)
+    at, sizes = start, []
+    for name in trace.names:
+        quantum = int(name.removeprefix("p0:"))
+        sizes += cost().launches(at, quantum)
+        at += quantum
+    return sizes
+
+
+def test_a_start_at_zero_is_cut_at_the_cap() -> None:
+    assert launches(0, 10_000, idle_quantum_tokens=10_000) == [4096, 4096, 1808]
+
+
+def test_an_unaligned_start_never_re_aligns() -> None:
+    """Start at 1,539: the grid of 4,096 lies 509 tokens into every second quantum of 2,048."""
+    sizes = launches(1539, 10_240)
+    assert sizes == [2048, 509, 1539, 2048, 509, 1539, 2048]
+
+
+def test_an_aligned_start_is_never_cut() -> None:
+    assert launches(4096, 8192) == [2048, 2048, 2048, 2048]
+
+
+def test_a_quantum_that_does_not_divide_the_cap_splits() -> None:
+    """1,536 from 0: 4,096 lies 1,024 into the third quantum, 8,192 lies 512 into the sixth."""
+    sizes = launches(0, 9216, idle_quantum_tokens=1536)
+    assert sizes == [1536, 1536, 1024, 512, 1536, 1536, 512, 1024]
+
+
+def test_the_cost_counts_the_launches() -> None:
+    """5 ms a launch: 2,048 and 509 + 1,539 tokens take 3 of them."""
+    cost = partial(ROUND_COST, prefill_chunk_s=0.005, cap_tokens=4096)
+    options = EngineOptions(slot_count=1, prefill_cap_tokens=4096)
+    prompt = Ask(0, 1539 + 4096, resident_tokens=1539)
+    trace = play_by_hand(Ds4(Ds4.Parameters()), [prompt], options, cost=cost)
+    assert trace.tokens_s == [[pytest.approx(4.096 + 3 * 0.005)]]
+
+
+def test_parameters_are_checked() -> None:
+    wrong = {
+        "mixed_quantum_tokens": 0,
+        "idle_quantum_tokens": 0,
+        "coalesce_s": -1.0,
+        "registration_s": -1.0,
+        "reuse_min_tokens": -1,
+    }
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=name):
+            Ds4.Parameters(**{name: value})  # type: ignore[arg-type]

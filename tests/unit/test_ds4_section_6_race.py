@@ -1,0 +1,161 @@
+"""The race of ds4-server (#600) and its fix (#601) by pencil (section 6 of the rules).
+
+A prompt token takes 1 ms, a decode step 100 ms a row. A lock that always barges is the arbiter
+that wins every time, a fair one loses every time; a real mutex lies in between.
+
+| rule | test |
+| --- | --- |
+| a decoder that pends within a quantum runs next | test_a_decoder_waits_for_one_quantum |
+| it may just miss it: one extra quantum | test_a_decoder_that_comes_late_waits_for_one_more |
+| exception: its own continued save | test_its_own_save_keeps_a_decoder_waiting |
+| exception: the first lock of a newcomer starves | section 7 |
+| exception: not yet its first token | test_a_new_generation_waits_for_its_registration |
+| the log line of every 50 tokens hides it | test_a_line_every_50_tokens_shows_the_same |
+| #601: after a quantum the turn is decode's | test_a_reservation_holds_prefill_for_decode |
+| as soon as a generation is registered | test_a_reservation_needs_a_registered_generation |
+| #601: saves go through the arbiter | test_a_reservation_lets_the_save_of_a_decoder_in |
+| it falls at a decode batch | test_a_reservation_falls_at_a_decode_batch |
+| and when the last generation ends | test_a_reservation_falls_when_nobody_decodes |
+| new risk: a stalled client | test_a_stalled_client_holds_reserved_prefill_back |
+
+Elsewhere: shutdown ends a reservation; runs end when their clients are done.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from sim.pencil import Ask, Trace, play_by_hand
+from sim.policies.ds4 import Ds4
+from sim.units import FOREVER_PS
+from sim.world import EngineOptions
+
+
+def run(*asks: Any, slots: int = 6, **keys: Any) -> Trace:
+    return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, EngineOptions(slot_count=slots))
+
+
+# -- #600 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling_s", [0.0, 0.02, 0.127])
+def test_a_decoder_waits_for_one_quantum(sampling_s: float) -> None:
+    """Prefill takes the engine when the step ends; within its 128 ms the decoder is back."""
+    works = run(Ask(0, 1, 4, gaps_s=(0.0, sampling_s)), Ask(0.05, 1000), stale_quantum=False).works
+    assert works[1:4] == [(0.001, "d0"), (0.101, "p1:128"), (0.229, "d0")]
+
+
+def test_a_decoder_that_comes_late_waits_for_one_more() -> None:
+    """Back after 130 ms: the next quantum has begun 2 ms before. One extra, 356 instead of 228."""
+    works = run(Ask(0, 1, 4, gaps_s=(0.0, 0.13)), Ask(0.05, 1000)).works
+    assert works[1:5] == [
+        (0.001, "d0"),
+        (0.101, "p1:128"),
+        (0.229, "p1:128"),
+        (pytest.approx(0.357), "d0"),
+    ]
+
+
+QUANTA = {"idle_quantum_tokens": 100, "mixed_quantum_tokens": 10}
+
+
+def test_a_new_generation_waits_for_its_registration() -> None:
+    """It takes 250 ms to register: three idle quanta of another prompt come first, not one."""
+    asks = (Ask(0, 100, 2), Ask(0, 430))
+    assert run(*asks, **QUANTA).works[:3] == [(0.0, "p0:100"), (0.1, "p1:100"), (0.2, "d0")]
+    late = run(*asks, registration_s=0.25, **QUANTA)
+    assert late.works[:5] == [
+        (0.0, "p0:100"),
+        (0.1, "p1:100"),
+        (0.2, "p1:100"),
+        (0.3, "p1:100"),
+        (0.4, "d0"),
+    ]
+
+
+def test_a_line_every_50_tokens_shows_the_same() -> None:
+    """5,120 tokens in 40 quanta of 128: 39 steps between them or none, and no line of 50."""
+    for gaps_s, steps in (((0.0,), 39), ((0.0,) * 12 + (9.0,), 0)):
+        names = run(Ask(0, 1, FOREVER_PS, gaps_s=gaps_s), Ask(1.3, 5120)).names
+        last = len(names) - names[::-1].index("p1:128")
+        between = names[names.index("p1:128") : last]
+        assert (between.count("p1:128"), between.count("d0")) == (40, steps)
+
+
+# -- #601 ----------------------------------------------------------------------------------------
+
+
+def test_a_reservation_holds_prefill_for_decode() -> None:
+    """300 ms from token to token: the engine idles from 0.229 to 0.401 instead of a quantum."""
+    asks = (Ask(0, 1, 3, gaps_s=(0.0, 0.3)), Ask(0.05, 300))
+    assert run(*asks, decode_reservation=True).works == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),
+        (0.101, "p1:128"),
+        (0.401, "d0"),
+        (pytest.approx(0.501), "p1:128"),  # nobody decodes any more; 128 was read before
+        (pytest.approx(0.629), "p1:44"),
+    ]
+    assert run(*asks).names == ["p0:1", "d0", "p1:128", "p1:128", "p1:44", "d0"]
+
+
+def test_a_reservation_falls_at_a_decode_batch() -> None:
+    """After the step to 0.501 prefill takes the next turn, though the decoder is back at once."""
+    asks = (Ask(0, 1, 4, gaps_s=(0.0, 0.3, 0.0)), Ask(0.05, 300))
+    assert run(*asks, decode_reservation=True).works[3:6] == [
+        (0.401, "d0"),
+        (pytest.approx(0.501), "p1:128"),
+        (pytest.approx(0.629), "d0"),
+    ]
+
+
+def test_a_reservation_falls_when_nobody_decodes() -> None:
+    """0 ends with its step to 0.229 + 0.1; the quanta of 1 and 2 follow without a pause."""
+    asks = (Ask(0, 1, 3), Ask(0.05, 200), Ask(0.05, 128))
+    assert run(*asks, decode_reservation=True).works == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),
+        (0.101, "p1:128"),
+        (0.229, "d0"),
+        (0.329, "p2:128"),
+        (0.457, "p1:72"),
+    ]
+
+
+def test_a_reservation_needs_a_registered_generation() -> None:
+    """The generation of 0 registers at 0.35; before, the quanta of 1 go on as without #601."""
+    asks = (Ask(0, 100, 2), Ask(0, 430))
+    late = run(*asks, registration_s=0.25, decode_reservation=True, **QUANTA).works
+    assert late[:5] == [
+        (0.0, "p0:100"),
+        (0.1, "p1:100"),
+        (0.2, "p1:100"),
+        (0.3, "p1:100"),
+        (0.4, "d0"),
+    ]
+    # Without the delay the turn after the prompt of 0 is its own.
+    now = run(*asks, decode_reservation=True, **QUANTA).works
+    assert now[:3] == [(0.0, "p0:100"), (0.1, "d0"), (pytest.approx(0.2), "p1:100")]
+
+
+def test_a_stalled_client_holds_reserved_prefill_back() -> None:
+    """It does not read for a minute: one quantum of 1, and then nothing until it reads again."""
+    asks = (Ask(0, 1, 3, gaps_s=(0.0, 60.0)), Ask(0.05, 200))
+    assert run(*asks).tokens_s[1] == [pytest.approx(0.301)]
+    held = run(*asks, decode_reservation=True)
+    assert held.works[2:] == [
+        (0.101, "p1:128"),
+        (pytest.approx(60.101), "d0"),
+        (pytest.approx(60.201), "p1:72"),
+    ]
+
+
+def test_the_gap_is_the_same_with_and_without_a_reservation_when_sampling_is_quick() -> None:
+    """1:1 either way: what #600 describes needs a decoder that is late."""
+    asks = (Ask(0, 1, FOREVER_PS, gaps_s=(0.005,)), Ask(1.0, 2000))
+    with_it, without = (run(*asks, decode_reservation=on).tokens_s[0] for on in (True, False))
+    assert max(b - a for a, b in pairwise(with_it)) == pytest.approx(0.228)
+    assert with_it == without
