@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from numpy.random import Generator
 
-from sim.request import Segment
+from sim.request import Part, Segment
 
 Stream = Callable[[str], Generator]
 """Gives the random numbers of a named part of the workload."""
@@ -35,6 +35,19 @@ class Turn:
     def segments(self) -> tuple[Segment, ...]:
         """The prompt, from its beginning."""
         return (*self.system, *self.history[self.begin : self.end])
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The prompt by its chat template: system, first user message, and all that follows.
+
+        What follows counts as the user's where a person speaks last, else as the assistant's.
+        """
+        system = sum([tokens for _, tokens in self.system])
+        first = self.history[self.begin][1]
+        if self.pause_kind != "tool":
+            first = self.prompt_tokens - system
+        rest = self.prompt_tokens - system - first
+        return role_parts(system=system, user=first, assistant=rest)
 
 
 class Conversation:
@@ -80,6 +93,7 @@ class HelperPrompt:
     """A small prompt that is sent beside a turn."""
 
     segments: tuple[Segment, ...]
+    parts: tuple[Part, ...]
     output_tokens: int
     is_first: bool
     """Whether it reaches the server before the turn."""
@@ -95,6 +109,11 @@ class Session:
     """Those that work before a turn, by its index."""
     helpers: Mapping[int, HelperPrompt] = field(default_factory=dict)
     """What is sent beside a turn, by its index."""
+
+
+def role_parts(**tokens: int) -> tuple[Part, ...]:
+    """Return the parts of a prompt, in order, without empty ones."""
+    return tuple((role, size) for role, size in tokens.items() if size)
 
 
 def system_segments(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.clients.conversation import HelperPrompt, Stream, system_segments
+from sim.clients.conversation import HelperPrompt, Stream, role_parts, system_segments
 
 if TYPE_CHECKING:
     from sim.agent_tables import AgentsClient
@@ -37,9 +37,11 @@ def draw_helpers(
     outputs = table.output_tokens.sample(stream(own("output_tokens")), turn_count).tolist()
     shared = table.shared_prefix_tokens
     system = system_segments(model.name, shared, table.common_tokens, "helpers")
+    own_tokens = [max(tokens - shared, 1) for tokens in prompts]
     return {
         turn: HelperPrompt(
-            (*system, (f"{session_id}/helper{turn}", max(prompts[turn] - shared, 1))),
+            (*system, (f"{session_id}/helper{turn}", own_tokens[turn])),
+            role_parts(system=shared, user=own_tokens[turn]),
             outputs[turn],
             bool(is_first[turn]),
         )

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from sim.agent_tables import AgentsClient
+from sim.checkpoint_rules import user_marker
 from sim.client_fields import Stall
 from sim.clients.agents import draw_sessions
 from sim.clients.conversation import Session
@@ -36,6 +37,10 @@ session_pause_s = 200.0
 prefix_break = { after_tool = 0.0, after_user = 0.0 }
 """
 """Sessions of pauses 1, 100 and 1 s."""
+
+PLAIN_WITHOUT_SIZES = "".join(
+    line for line in PLAIN.splitlines(True) if not line.startswith(("first_prompt", "shared_"))
+)
 
 SUB_AGENTS = """
 sub_agents.turn_share = 1.0
@@ -331,6 +336,43 @@ def test_probes_and_streams_can_stall(client: str) -> None:
 def test_every_answer_of_an_agent_stalls() -> None:
     asked = requests("stall = { after_tokens = 5, stall_s = 3.0 }\n")
     assert asked["worst_gap_s"].to_numpy() == pytest.approx([3.0] * 4, abs=0.1)
+
+
+# -- chat template --------------------------------------------------------------------------------
+
+
+def test_the_anchor_of_a_cold_prompt_is_where_its_first_message_begins() -> None:
+    """ds4-server: the last user marker before the first assistant marker; there ends the system."""
+    (session,) = drawn(sub_agents={"turn_share": 1.0}, helpers={"turn_share": 1.0}, turns=40)
+    assert {user_marker(turn.parts) for turn in session.turns} == {15_000}
+    assert {user_marker(helper.parts) for helper in session.helpers.values()} == {300}
+    ((each, *_), *_) = session.sub_agents.values()
+    assert {user_marker(turn.parts) for turn in each.turns} == {9_984}
+    for turn in (*session.turns, *each.turns):
+        assert sum(tokens for _, tokens in turn.parts) == turn.prompt_tokens
+
+
+def test_where_a_person_speaks_last_the_prompt_is_system_and_user() -> None:
+    """mlx_lm.server splits a prompt only there (``_tokenize``)."""
+    (session,) = drawn(turns=40)
+    for turn in session.turns:
+        roles = [role for role, _ in turn.parts]
+        last = ["user", "assistant"] if turn.pause_kind == "tool" else ["user"]
+        assert roles == ["system", *last]
+
+
+def test_a_cold_agent_leaves_a_checkpoint_of_its_system_prompt() -> None:
+    """The next session starts from it, and so does a session that was broken."""
+    disk = "[kv]\npartial_reuse = false\ndisk_budget_bytes = 1000000000000\n"
+    disk += "checkpoint_bytes_per_token = 1e3\n"
+    keys = "sessions = 2\nfirst_prompt_tokens = 2000\nshared_prefix_tokens = 1500\n"
+    engine = ENGINE.format(policy="ds4", slots=1, keys="", top="")
+    engine = engine.replace("[kv]\npartial_reuse = false\n", disk)
+    asked = simulate(parse_scenario(engine + PLAIN_WITHOUT_SIZES + keys)).requests
+    assert asked["cached_tokens"].iloc[0] == 0
+    second = asked[asked["session_id"] == "agents/0/session1"]
+    assert second["cached_tokens"].iloc[0] == 1500
+    assert second["miss_cause"].iloc[0] == "first"
 
 
 # -- names ----------------------------------------------------------------------------------------
