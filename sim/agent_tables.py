@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from sim.client_fields import ClientCount, ClientName, Stall
-from sim.distributions import CountQuantity, SpanQuantity, TokenQuantity
+from sim.distributions import AnswerQuantity, CountQuantity, SpanQuantity, TokenQuantity
 from sim.fields import Seconds, Share, Table, Tokens, TokensOrNone
 
 _TOOL_PAUSE_S = SpanQuantity.of({"dist": "lognormal", "mu": -1.2, "sigma": 2.9, "max": 600})
@@ -53,7 +53,7 @@ class SubAgents(Table):
         {"dist": "lognormal", "median": 1260, "sigma": 1.48, "max": 60000}
     )
     """What a tool adds to a turn, without the previous answer."""
-    output_tokens: TokenQuantity = TokenQuantity.of(
+    output_tokens: AnswerQuantity = AnswerQuantity.of(
         {
             "dist": "mixture",
             "weights": (0.91, 0.09),
@@ -85,7 +85,7 @@ class Helpers(Table):
         {"dist": "lognormal", "median": 500, "sigma": 0.6}
     )
     """Whole prompt. Assumed: no recording tells."""
-    output_tokens: TokenQuantity = TokenQuantity.of(
+    output_tokens: AnswerQuantity = AnswerQuantity.of(
         {"dist": "lognormal", "median": 20, "sigma": 0.6}
     )
     """Assumed: no recording tells."""
@@ -135,7 +135,7 @@ class AgentsClient(Table):
     """What the tool or the user adds to a turn, without the previous answer."""
     answer_reuse: Share = 1.0
     """Share of turns in which the engine finds its own previous answer in the resent history."""
-    output_tokens: TokenQuantity = TokenQuantity.of(
+    output_tokens: AnswerQuantity = AnswerQuantity.of(
         {
             "dist": "mixture",
             "weights": (0.46, 0.54),

@@ -17,6 +17,7 @@ from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
 from sim.replayed import Facts, facts_of
 from sim.scenario import ScenarioTables
+from sim.size_checks import faults_of_size
 from sim.units import to_ps
 
 _COMMON_SLOT_COUNT = 6
@@ -32,6 +33,7 @@ def faults(tables: ScenarioTables) -> Iterator[tuple[Key, str]]:
                 whose = "" if name == client.name else " (its sub-agents and helpers are such)"
                 message = f"{names[name]} clients are named {name}{whose}; give each its own"
                 yield ("clients", index, "name"), message
+    yield from faults_of_size(tables.clients)
     if not any(_size(client) for client in tables.clients if not _is_stream(client)):
         if any(_is_stream(client) for client in tables.clients):
             message = (

@@ -17,7 +17,7 @@ from pydantic import (
 
 from sim.agent_tables import AgentsClient
 from sim.client_fields import ClientCount, ClientName, Stall
-from sim.distributions import TokenQuantity
+from sim.distributions import AnswerQuantity, TokenQuantity
 from sim.documents import located
 from sim.fields import MOST_SECONDS, Seconds, Table, TokensOrNone
 
@@ -33,7 +33,7 @@ class ProbeClient(Table):
     """Whole prompt."""
     cached_tokens: TokensOrNone = 0
     """Part of it that is resident already."""
-    output_tokens: TokenQuantity = TokenQuantity.of(1)
+    output_tokens: AnswerQuantity = AnswerQuantity.of(1)
     stall: Stall | None = None
     """Of every answer; never when absent."""
 
@@ -72,7 +72,7 @@ class ArrivalsClient(Table):
     burst_count: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Burst: requests that arrive together."""
     prompt_tokens: TokenQuantity
-    output_tokens: TokenQuantity
+    output_tokens: AnswerQuantity
 
     @field_validator("request_count")
     @classmethod

@@ -104,6 +104,12 @@ class TokenQuantity(Quantity):
     ceiling = MOST_TOKENS
 
 
+class AnswerQuantity(TokenQuantity):
+    """Tokens of an answer; no context is as long as the longest."""
+
+    ceiling = 10_000_000
+
+
 class CountQuantity(Quantity):
     """How many times, at least once."""
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK_ENTRIES = 1024
 """Runs and admissions that are digested at once: more keep more objects alive, and slower."""
+BLOCK_WORKS = 1 << 20
+"""Works that are digested at once, but for the last run: each takes 100 bytes meanwhile."""
 
 
 class SummaryRecorder:
@@ -70,6 +72,7 @@ class SummaryRecorder:
         """Request, instant, instant of the next admission (-1 for never), tokens lost."""
         self.stream_tokens: dict[int, list[Ints]] = {}
         self._entries: list[Entry] = []
+        self._work_count = 0
         self._submitted: list[Request] = []
         self._finished: list[Request] = []
         self._open: dict[int, Request] = {}
@@ -107,7 +110,8 @@ class SummaryRecorder:
     def ran(self, run: Run, count: int, works: Sequence[Work]) -> None:
         """Keep a run for the next digest."""
         self._entries.append((run, count, works))
-        if len(self._entries) >= BLOCK_ENTRIES:
+        self._work_count += count
+        if len(self._entries) >= BLOCK_ENTRIES or self._work_count >= BLOCK_WORKS:
             self._digest_block()
 
     def job_done(self, job: Job, end_ps: int) -> None:
@@ -155,6 +159,7 @@ class SummaryRecorder:
         for request in self._finished:
             self._flattener.left.pop(request.request_id, None)
         self._entries, self._submitted, self._finished = [], [], []
+        self._work_count = 0
 
     def _keep(self, block: Block) -> None:
         """Keep the tokens of endless streams."""

@@ -22,8 +22,8 @@ LAYERS = [
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
     "sim.coefficients sim.settings sim.memory sim.profiles sim.trace_file sim.replayed "
-    "sim.client_fields sim.agent_tables sim.client_tables "
-    "sim.policy_choice sim.memory_checks sim.disk_checks sim.scenario sim.overrides "
+    "sim.client_fields sim.agent_tables sim.client_tables sim.policy_choice "
+    "sim.memory_checks sim.size_checks sim.disk_checks sim.scenario sim.overrides "
     "sim.shell_words sim.engine_args sim.launch_line sim.checks "
     "sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
