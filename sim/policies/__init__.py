@@ -35,8 +35,9 @@ class Policy(Protocol):
 
     Class attributes say more about it, all ``False`` when absent: ``needs_slots`` (it fills
     ``engine.slot_count`` slots), ``manages_memory`` (it keeps to ``kv.capacity_tokens``),
-    ``never_mixes`` (no work has prefill and decode rows), and ``never_starves`` (every request
-    advances, whatever the others do).
+    ``never_mixes`` (no work has prefill and decode rows), ``never_starves`` (every request
+    advances, whatever the others do), and ``takes_raw_lock`` (a prompt takes the engine's raw lock
+    once before its first chunk: ``sim.lock``).
     `sim.conformance.check_policy` holds a policy to what it says. ``flags`` is the table of the
     engine's own flags, a `sim.flags.FlagTable`.
     """
