@@ -41,7 +41,10 @@ class DiskBooks:
     def admitted(self, row: Request) -> None:
         """Note what a request starts with."""
         key = row.request_id
-        self._lost[key] = self._live.pop(row.slot_index, ())
+        self._lost[key] = lost = self._live.pop(row.slot_index, ())
+        if self.settings.budget_bytes is None and _tokens(lost) >= self.settings.min_tokens:
+            kept = row.cached_tokens > row.restored_tokens or lost in self._texts
+            self._require(kept or waits_for_a_job(row), "what a slot loses is saved", key)
         self._saved[key], self._cuts[key] = row.saved_tokens, row.cut_tokens
 
     def finished(self, row: Request) -> None:
@@ -91,7 +94,9 @@ class DiskBooks:
             return round(job.size_bytes / rate * PS_PER_S) if rate else 0
         if job.kind == "evict":
             lost = self._lost[row.request_id]
-            self._require(sum([n for _, n in lost]) == tokens, "evict", tokens, lost)
+            self._require(_tokens(lost) == tokens, "evict", tokens, lost)
+            again = self.settings.budget_bytes is None and lost in self._texts
+            self._require(not again, "no text is written twice", lost)
             self._texts.add(lost)
         else:
             self._require(tokens == context, "the whole context is saved", tokens, context)
@@ -101,6 +106,10 @@ class DiskBooks:
 
     def _text(self, row: Request, generated: int, context: int) -> Text:
         return cut((*row.segments, (row.answer_segment, generated)), context)
+
+
+def _tokens(text: Text) -> int:
+    return sum([tokens for _, tokens in text])
 
 
 def waits_for_a_job(row: Request) -> bool:

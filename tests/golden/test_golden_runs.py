@@ -16,13 +16,17 @@ from sim.metrics import summary
 from sim.simulation import simulate
 
 FOLDER = Path(__file__).parent
-RUNS = {
-    "cold-probe": (),
-    "long-context-probe": ("policy.mixed_quantum_tokens=2048",),
-    "real-sessions": (),
-    "three-agents": (),
-    "three-agents-alternate": ("policy.kind=alternate",),
-    "three-prefills": (),
+RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "cold-probe": ("cold-probe", ()),
+    "long-context-probe": ("long-context-probe", ("policy.mixed_quantum_tokens=2048",)),
+    "real-sessions": ("real-sessions", ()),
+    "real-sessions-on-disk": (
+        "real-sessions",
+        ("engine.slot_count=2", "kv.disk_budget_bytes=4_294_967_296"),
+    ),
+    "three-agents": ("three-agents", ()),
+    "three-agents-alternate": ("three-agents", ("policy.kind=alternate",)),
+    "three-prefills": ("three-prefills", ()),
 }
 
 
@@ -42,7 +46,7 @@ def numbers(value: object, path: str = "") -> dict[str, float]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_run(name: str) -> None:
-    scenario = load_scenario(name.removesuffix("-alternate"), RUNS[name])
+    scenario = load_scenario(*RUNS[name])
     results = simulate(scenario)
     found = numbers({"summary": summary(results), "counts": results.counts})
     path = FOLDER / f"{name}.json"

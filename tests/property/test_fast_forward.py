@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from sim import engine, layout, ledger
 from sim.cases import Case, Pick, draw_case, linear_cost
+from sim.checkpoints import DiskStore
 from sim.conformance import check_policy, faults
 from sim.cost.linear import LinearCost
+from sim.layout import Layout
 from sim.loading import load_scenario
 from sim.policies import find_policy, policy_names
 from sim.policies.budget import Budget
@@ -25,6 +27,7 @@ from sim.policies.simple import Alternate, ChunkParameters, DecodeFirst, Prefill
 from sim.request import Plan, Request, Work
 from sim.run import Run
 from sim.simulation import simulate
+from sim.stops import Stops
 from sim.units import FOREVER_PS, PS_PER_S
 from sim.view import View
 
@@ -281,6 +284,24 @@ def _memory_leaks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger.Ledger, "_retire", leaky)
 
 
+def _saves_late_in_a_run(patch: pytest.MonkeyPatch) -> None:
+    """Runs go on over the points at which a prompt is saved."""
+    patch.setattr(Stops, "prompt_tokens", lambda _self, row: row.cut_tokens or row.left_tokens)
+
+
+def _answers_unsaved_in_a_run(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Layout, "_left_steps", lambda _self, w: min(r._output_left for r in w.decode))
+
+
+def _second_save_of_one_text(patch: pytest.MonkeyPatch) -> None:
+    add = DiskStore.add
+
+    def twice(self: Any, segments: Any, tokens: int, kind: Any, now_ps: int) -> int:
+        return add(self, segments, tokens, kind, now_ps) or self.cost.size_bytes(tokens)
+
+    patch.setattr(DiskStore, "add", twice)
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool]] = [
     (_one_work_too_many, "alternate", False),
     (_one_repeat_too_many, "prefill-first", False),
@@ -298,6 +319,9 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool]] = [
     (_sees_the_future, "prefill-first", False),
     (_answer_too_long, "decode-first", False),
     (_memory_leaks, "budget", False),
+    (_saves_late_in_a_run, "prefill-first", False),
+    (_answers_unsaved_in_a_run, "prefill-first", False),
+    (_second_save_of_one_text, "ds4", False),
 ]
 
 
