@@ -15,7 +15,11 @@ _HUMAN_PAUSE_S = SpanQuantity.of({"dist": "lognormal", "median": 202, "sigma": 2
 
 
 class PrefixBreak(Table):
-    """How often a turn loses the prefix that its session holds, all but the shared one."""
+    """How often a turn loses the prefix that its session holds, all but the shared one.
+
+    The prompt is as long as before, but from the shared prefix on it is another text (an edited
+    history, a changed date or tool list).
+    """
 
     after_tool: Share = 0.0
     after_user: Share = 0.0
@@ -160,6 +164,8 @@ class AgentsClient(Table):
     """System prompt and tools, common to all agents of the client."""
     context_limit_tokens: Tokens = 200_000
     at_context_limit: Literal["end", "compact"] = "end"
+    """compact: 10-40 % of the context are left, as a new text after the system prompt. The answer
+    that wrote this text is not a request of its own."""
     sub_agents: SubAgents | None = None
     """None are started when absent."""
     helpers: Helpers | None = None

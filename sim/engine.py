@@ -134,9 +134,12 @@ class Engine:
             return self._start_job(self.ledger.holding.popleft())
         if self._rest is not None:
             return self._resume(self._rest)
-        if self.lock.jobs and self.lock.wins():
-            return self._start_job(self.lock.jobs.popleft())
+        drawn = False
         for _ in range(FRUITLESS_DECISIONS):
+            if self.lock.jobs and not drawn:  # those of a request that has just been admitted, too
+                drawn = True
+                if self.lock.wins():
+                    return self._start_job(self.lock.jobs.popleft())
             plan = self._ask()
             if plan.admit or plan.preempt:
                 self.ledger.book(plan)

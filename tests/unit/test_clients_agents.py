@@ -38,10 +38,6 @@ prefix_break = { after_tool = 0.0, after_user = 0.0 }
 """
 """Sessions of pauses 1, 100 and 1 s."""
 
-PLAIN_WITHOUT_SIZES = "".join(
-    line for line in PLAIN.splitlines(True) if not line.startswith(("first_prompt", "shared_"))
-)
-
 SUB_AGENTS = """
 sub_agents.turn_share = 1.0
 sub_agents.count = 2
@@ -361,18 +357,49 @@ def test_where_a_person_speaks_last_the_prompt_is_system_and_user() -> None:
         assert roles == ["system", *last]
 
 
-def test_a_cold_agent_leaves_a_checkpoint_of_its_system_prompt() -> None:
-    """The next session starts from it, and so does a session that was broken."""
-    disk = "[kv]\npartial_reuse = false\ndisk_budget_bytes = 1000000000000\n"
-    disk += "checkpoint_bytes_per_token = 1e3\n"
-    keys = "sessions = 2\nfirst_prompt_tokens = 2000\nshared_prefix_tokens = 1500\n"
-    engine = ENGINE.format(policy="ds4", slots=1, keys="", top="")
-    engine = engine.replace("[kv]\npartial_reuse = false\n", disk)
-    asked = simulate(parse_scenario(engine + PLAIN_WITHOUT_SIZES + keys)).requests
-    assert asked["cached_tokens"].iloc[0] == 0
-    second = asked[asked["session_id"] == "agents/0/session1"]
-    assert second["cached_tokens"].iloc[0] == 1500
-    assert second["miss_cause"].iloc[0] == "first"
+NO_DISK = "[kv]\npartial_reuse = false\n"
+DISK = NO_DISK + "disk_budget_bytes = 1000000000000\ncheckpoint_bytes_per_token = 1e3\n"
+
+
+def found(kv: str, *settings: str) -> pd.DataFrame:
+    """Return prompt, cached tokens and cause of each prompt of an agent with one slot."""
+    engine = ENGINE.format(policy="ds4", slots=1, keys="", top="").replace(NO_DISK, kv)
+    sizes = "first_prompt_tokens=2000", "shared_prefix_tokens=1500", "turns_per_task=9"
+    overrides = [f"clients.agents.{setting}" for setting in (*sizes, *settings)]
+    asked = simulate(parse_scenario(engine + PLAIN, overrides=overrides)).requests
+    return asked.sort_values("submit_s")[["prompt_tokens", "cached_tokens", "miss_cause"]]
+
+
+COMPACTION = ("turns=2", "context_limit_tokens=2080", "at_context_limit=compact")
+LOST = {
+    "a prefix break": ["prefix_break.after_tool=1.0"],
+    "an answer that comes back as another text": ["answer_reuse=0.0"],
+    "a compaction": COMPACTION,
+    "another session": ["sessions=4", "turns=1"],
+}
+
+
+@pytest.mark.parametrize("settings", LOST.values(), ids=LOST)
+def test_what_a_lost_prefix_costs_on_ds4(settings: list[str]) -> None:
+    """ds4 does not rewind: all is prefilled again, or all but the system prompt, whose checkpoint
+    was written when the first prompt stopped at its anchor."""
+    alone, disk = found(NO_DISK, *settings), found(DISK, *settings)
+    assert alone["cached_tokens"].tolist() == [0] * len(alone)
+    assert disk["cached_tokens"].tolist() == [0, *[1500] * (len(disk) - 1)]
+    assert alone["prompt_tokens"].tolist() == disk["prompt_tokens"].tolist()
+    assert set(alone["miss_cause"][1:]) <= {"diverged", "first"}
+
+
+def test_what_is_kept_costs_the_new_tokens() -> None:
+    kept = found(NO_DISK)
+    assert (kept["prompt_tokens"] - kept["cached_tokens"]).tolist() == [2000, *[51] * 3]
+
+
+def test_a_compaction_makes_the_prompt_shorter() -> None:
+    plain = found(NO_DISK, "turns=2")["prompt_tokens"].tolist()
+    compacted = found(NO_DISK, *COMPACTION)["prompt_tokens"].tolist()
+    assert plain == [2000, 2070]
+    assert compacted == [2000, 1501]  # 10-40 % of 2,070 would be less than the system prompt
 
 
 # -- names ----------------------------------------------------------------------------------------

@@ -44,9 +44,12 @@ from sim.units import FOREVER_PS, to_ps
 from sim.world import EngineOptions
 
 
-def run(*asks: Any, cap: int | None = None, slots: int = 6, **keys: Any) -> Trace:
-    options = EngineOptions(slot_count=slots, prefill_cap_tokens=cap)
-    return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, options)
+def run(
+    *asks: Any, cap: int | None = None, slots: int = 6, barging: float = 0.0, seed: int = 1,
+    **keys: Any,
+) -> Trace:  # fmt: skip
+    options = EngineOptions(slot_count=slots, prefill_cap_tokens=cap, barging_probability=barging)
+    return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, options, seed=seed)
 
 
 def test_a_quantum_ends_with_the_prompt() -> None:
@@ -107,6 +110,23 @@ def test_a_prompt_waits_for_the_work_in_flight() -> None:
     """It comes at 0.05, during a step to 0.101, and at 0.15, during a quantum to 0.201."""
     works = run(Ask(0, 1, 2), Ask(0.05, 100), Ask(0.15, 10)).works
     assert works == [(0.0, "p0:1"), (0.001, "d0"), (0.101, "p1:100"), (0.201, "p2:10")]
+
+
+@pytest.mark.parametrize(
+    ("seed", "syncs_before", "quanta"),
+    [(5, 3, ["p1:2048", "p2:2048"]), (1, 2, ["p1:2048", "p2:128"]), (2, 1, ["p1:128", "p2:128"])],
+)
+def test_simultaneous_prompts_have_a_mix_of_quanta(
+    seed: int, syncs_before: int, quanta: list[str]
+) -> None:
+    """Each reads after it had the raw lock: before the quantum of 0, or after, when 0 is active."""
+    asks = (Ask(0, 100, 5), Ask(0, 3000), Ask(0, 3000))
+    names = run(*asks, barging=0.5, seed=seed).names
+    assert names[: syncs_before + 1] == [*[f"sync{row}" for row in range(syncs_before)], "p0:100"]
+    assert [name for name in names if name[0] == "p"][1:3] == quanta
+    # Until 0 registers, nobody is active: those who had the lock right after it read 2,048, too.
+    late = run(*asks, barging=0.5, seed=seed, registration_s=0.05).names
+    assert [name for name in late if name[0] == "p"][1:3] == ["p1:2048", "p2:2048"]
 
 
 def test_round_robin_over_prefilling_slots() -> None:

@@ -16,7 +16,9 @@ A prompt token takes 1 ms, a decode step 100 ms a row.
 | one that does not pend costs each step 2 ms | test_a_stalled_generation_costs_each_step_2_ms |
 | one quantum, one batch; token gap: their sum | test_the_token_gap_is_one_quantum_and_one_batch |
 | one batch a quantum, not one a round | test_one_decode_batch_per_quantum_and_not_per_round |
-| how a batch of B rows is executed | test_a_serial_batch_costs_its_rows (more: test_linear_cost) |
+| how a batch of B rows is executed | test_a_serial_batch_costs_its_rows |
+
+Elsewhere: the forms of a step (test_linear_cost).
 
 Not modelled: speculative groups, and the mixed prefill and decode pass of CUDA tensor parallelism.
 """

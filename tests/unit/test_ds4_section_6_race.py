@@ -28,14 +28,22 @@ from typing import Any
 
 import pytest
 
+from sim.checkpoint_rules import CheckpointCost
+from sim.checkpointing import CheckpointSettings
 from sim.pencil import Ask, Trace, play_by_hand
 from sim.policies.ds4 import Ds4
 from sim.units import FOREVER_PS
 from sim.world import EngineOptions
 
+SAVE = CheckpointCost(bytes_per_token=1.0, save_s=0.05)
 
-def run(*asks: Any, slots: int = 6, **keys: Any) -> Trace:
-    return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, EngineOptions(slot_count=slots))
+
+def run(*asks: Any, barging: float = 0.0, save_at: int = 0, **keys: Any) -> Trace:
+    disk = CheckpointSettings(cost=SAVE, interval_tokens=save_at, min_tokens=1)
+    options = EngineOptions(
+        slot_count=6, barging_probability=barging, checkpoints=disk if save_at else None
+    )
+    return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, options)
 
 
 # -- #600 ----------------------------------------------------------------------------------------
@@ -56,6 +64,30 @@ def test_a_decoder_that_comes_late_waits_for_one_more() -> None:
         (0.101, "p1:128"),
         (0.229, "p1:128"),
         (pytest.approx(0.357), "d0"),
+    ]
+
+
+DECODER = (Ask(0, 2, 4, "a"), Ask(0.001, 500))
+"""It is saved for 50 ms when it has 3 live tokens, after its first step."""
+
+
+def test_its_own_save_keeps_a_decoder_waiting() -> None:
+    """A fair lock saves at once; an arbiter that barges runs all quanta of the other one first."""
+    fair = run(*DECODER, save_at=3).works
+    assert fair[:6] == [
+        (0.0, "p0:2"),
+        (0.002, "p1:128"),
+        (0.13, "d0"),
+        (0.23, "continued0"),
+        (pytest.approx(0.28), "p1:128"),
+        (pytest.approx(0.408), "d0"),
+    ]
+    barged = run(*DECODER, save_at=3, barging=1.0)
+    # 1 takes the lock, too, before it begins: it gets it at 0.102, where nobody needs the engine.
+    assert barged.names == [
+        *("sync0", "p0:2", "d0", "sync1"),
+        *["p1:128"] * 3,
+        *("p1:116", "continued0", "d0", "d0"),
     ]
 
 
@@ -151,6 +183,13 @@ def test_a_stalled_client_holds_reserved_prefill_back() -> None:
         (pytest.approx(60.101), "d0"),
         (pytest.approx(60.201), "p1:72"),
     ]
+
+
+def test_a_reservation_lets_the_save_of_a_decoder_in() -> None:
+    """Prefill waits for the decoder, which waits for its save: so that gets the engine at once."""
+    held = run(*DECODER, save_at=3, barging=1.0, decode_reservation=True)
+    assert held.names[:6] == ["sync0", "p0:2", "d0", "sync1", "p1:128", "continued0"]
+    assert held.works[5] == (pytest.approx(0.23), "continued0")
 
 
 def test_the_gap_is_the_same_with_and_without_a_reservation_when_sampling_is_quick() -> None:
