@@ -127,7 +127,7 @@ class SlotKv:
         if held.session_id == row.session_id:
             return "diverged"
         if any([slot.session_id == row.session_id for slot in self.slots]):
-            return "other slot"
+            return "other_slot"
         return "evicted"
 
     def keep(self, row: Request, answer: Segment, now_ps: int) -> None:

@@ -60,7 +60,8 @@ def flag_of(scenario: Scenario, key: str, value: object) -> str:
     text = flag.text_of(value) if flag is not None else None
     if flag is None or text is None:
         return ""
-    return f"{flag.name}{'=' if flag.is_variable else ' '}{shlex.quote(text)}"
+    shown = f"{flag.name}{'=' if flag.is_variable else ' '}{shlex.quote(text)}"
+    return f"{flag.needs} {shown}".lstrip()
 
 
 def setting(scenario: Scenario, key: str) -> Any:

@@ -81,7 +81,7 @@ METRICS: tuple[Metric, ...] = (
         "cache_miss_count",
         "1",
         "Requests whose slot held nothing that they could reuse, by cause: first (a new session), "
-        "diverged (the prompt leaves what the slot holds), other slot (the session's KV is in "
+        "diverged (the prompt leaves what the slot holds), other_slot (the session's KV is in "
         "another slot), evicted (others took its slot). Engines with slots only.",
         "requests (miss_cause)",
     ),

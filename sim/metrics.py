@@ -27,6 +27,9 @@ from sim.spread import NAN, ROUNDING_S, Floats, Mask, distribution, gap_metrics
 AGENT_LIMIT = 64
 """Agents of a group that are listed one by one; their distributions hold all."""
 
+MISS_CAUSES = ("first", "diverged", "other_slot", "evicted")
+"""Why nothing of a prompt was found in its slot, in the order of `sim.kv`."""
+
 Summary = dict[str, Any]
 
 
@@ -124,10 +127,9 @@ def counts(results: Results, mask: Mask) -> Summary:
 
 def _cache_misses(r: Mapping[str, Any], mask: Mask) -> Summary:
     """Return misses and their prompt tokens by cause; nothing for engines without slots."""
-    causes = sorted(set(r["miss_cause"][mask]) - {""})
-    found = {cause: mask & (r["miss_cause"] == cause) for cause in causes}
-    if not found:
+    if np.isnan(r["slot_index"][mask]).all():
         return {}
+    found = {cause: mask & (r["miss_cause"] == cause) for cause in MISS_CAUSES}
     return {
         "cache_miss_count": {cause: int(missed.sum()) for cause, missed in found.items()},
         "cache_miss_tokens": {

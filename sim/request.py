@@ -55,7 +55,8 @@ class Request:
     """Longest checkpoint of this session that its slot has written or read."""
     slot_index: int = -1
     miss_cause: str = ""
-    """Why nothing was found in the KV cache: first, diverged, other slot, evicted; else empty."""
+    """Why nothing was found in the KV cache: first, diverged, other_slot, evicted; else
+    empty."""
     ready_ps: int = 0
     """Earliest start of its next work (host gap, save in progress)."""
     claim: Any = None

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from sim.cli.against import notes_of, ratio_lines, recorded_lines
 from sim.cli.basis import MARK, mark
-from sim.cli.choice import Choice
+from sim.cli.choice import Choice, differing_keys
 from sim.cli.grid import Setting
 from sim.cli.interpolation import interpolation_lines
 from sim.cli.invocation import Invocation
@@ -25,12 +25,15 @@ from sim.cli.rows import (
     task_title,
 )
 from sim.cli.sentence import more_agents
+from sim.cli.side_rows import side_rows
 from sim.cli.terminal import make_table
 from sim.cli.verdict import all_equal, verdict
 from sim.cli.wording import change, factor, seconds
 from sim.experiment import Difference, paired, ranking
+from sim.launch_line import flag_of
 from sim.manifest import make_manifest
-from sim.recorded import RecordedFigure, find_recorded
+from sim.policies import flag_table
+from sim.recorded import RecordedFigure, find_recorded, settings_of
 from sim.replicated import Replicated
 from sim.validity import Outside
 
@@ -74,7 +77,8 @@ def comparison_screen(
             table.add_row(*line)
         parts.append(table)
     parts += [*ratio_lines(done), *interpolation_lines(done), *notes_of(done)]
-    parts += [*choice.lines(), *_ranking_lines(choice), basis_line(done, outside)]
+    parts += [*choice.lines(), *_ranking_lines(choice), *_flag_lines(done, choice)]
+    parts.append(basis_line(done, outside))
     parts.append(f"next: {_next_command(done, settings, invocation, choice)}")
     return parts
 
@@ -159,6 +163,7 @@ def _rows(
     for metric, row in found.items():  # one definition of a metric a screen
         if metric not in doubled:
             yield instead.get(metric, row)
+    yield from side_rows(done)
 
 
 def _columns(names: Sequence[str]) -> tuple[str, list[str]]:
@@ -205,6 +210,25 @@ def _ranking_lines(choice: Choice) -> Iterator[str]:
             found = paired(metric, best, each)
             text += f", {_say_change(found, best.mean(metric), is_speed=False)}"
         yield f"{text}; longest pause {seconds(each.mean('worst_gap_s'))}"
+
+
+def _best(done: Sequence[Replicated], choice: Choice) -> Replicated:
+    ranked = choice.ranked or done
+    best = ranking(ranked, objective(done[0].scenario))[0]
+    return next(each for each in ranked if each.name == best)
+
+
+def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
+    """Yield the best setting as the engine's own flags, where it has some."""
+    if len(done) < 2 or choice.is_load or choice.withheld or all_equal(done):
+        return
+    best = _best(done, choice)
+    table = flag_table(best.scenario.policy.policy_class)
+    values = settings_of(best.scenario)
+    flags = [flag_of(best.scenario, key, values.get(key)) for key in differing_keys(done)]
+    if table is not None and any(flags):
+        left = "" if all(flags) else " (not all of it is a flag)"
+        yield f"as flags: {table.program} {' '.join(filter(None, flags))}{left}"
 
 
 def basis_line(done: Sequence[Replicated], outside: Axes) -> str:

@@ -31,6 +31,11 @@ def seconds(value: float) -> str:
     return NOTHING if math.isnan(value) else f"{number(value)} s"
 
 
+def gibibytes(value: float) -> str:
+    """Return bytes in GiB."""
+    return NOTHING if math.isnan(value) else f"{number(value / 2**30)} GiB"
+
+
 def rate(value: float) -> str:
     """Return a speed with its unit."""
     return NOTHING if math.isnan(value) else f"{number(value)} tok/s"

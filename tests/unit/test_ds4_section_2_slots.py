@@ -111,7 +111,7 @@ def test_nobody_waits_for_the_best_slot() -> None:
     prompt = (SYSTEM, own("a", 500))
     trace = run(Ask(0, prompt, 3, "a"), Ask(0, (*prompt, ("more", 7)), 1, "a"))
     assert slots_of(trace) == [0, 1]
-    assert [row.miss_cause for row in trace.requests] == ["first", "other slot"]
+    assert [row.miss_cause for row in trace.requests] == ["first", "other_slot"]
 
 
 LIVE = (SYSTEM, own("a", 5000))

@@ -1,0 +1,29 @@
+"""Rows about caches, disk and memory, shown where compared settings differ in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from sim.cli.rows import Row
+from sim.cli.wording import gibibytes, number, seconds
+from sim.replicated import Replicated
+
+SIDE_ROWS = (
+    Row("prompts that found nothing", "cache_miss_count.first", number),
+    Row("  prefix had changed", "cache_miss_count.diverged", number),
+    Row("  kept in another slot", "cache_miss_count.other_slot", number),
+    Row("  lost their slot", "cache_miss_count.evicted", number),
+    Row("saves and loads, time", "checkpoint_stall_s", seconds),
+    Row("written to disk", "checkpoint_bytes_written", gibibytes),
+    Row("memory at most", "memory_peak_bytes", gibibytes),
+)
+
+
+def side_rows(done: Sequence[Replicated]) -> Iterator[Row]:
+    """Yield the rows in which the settings differ."""
+    for row in SIDE_ROWS:
+        values = {each.mean(row.metric) for each in done}
+        known = {value for value in values if not math.isnan(value)}
+        if known and len({0.0 if math.isnan(value) else value for value in values}) > 1:
+            yield row
