@@ -21,7 +21,7 @@ from sim.simulation import simulate
 SLOTS = "engine.slot_count"
 FACTORS = (0.25, 4.0, 1 / 16, 16.0)
 """Tried of each whole number, nearest first."""
-MOST_REQUESTS = 500
+MOST_REQUESTS = 1_000
 """Larger runs are not repeated behind the user's back."""
 WORTH = 0.02
 """A smaller change of the objective is no lever."""
