@@ -34,7 +34,7 @@ readme: $(READY)
 
 # Re-make the shipped profiles from calibration/data.
 profiles: $(READY)
-	$(BIN)/moesim calibrate --recipe ds4-m3-ultra -o calibration/profiles/ds4-m3-ultra.toml
+	$(BIN)/moesim calibrate --all-recipes -o calibration/profiles
 
 # Renew the pins (needs uv).
 constraints:

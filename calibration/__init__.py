@@ -1,9 +1,13 @@
-"""From measurements to profiles: read, fit, compare, report.
+"""From measurements to profiles: read, guard, fit, compare, report.
 
 Read in this order: `calibration.columns` and `calibration.datasets` (what was measured),
-`calibration.mistakes` (what is refused), `calibration.shapes` and `calibration.form` (what a
-measurement pays), `calibration.fit` (the estimator of one form, on `calibration.robust`),
-`calibration.groups` and `calibration.comparison` (which form), `calibration.recipe`,
-`calibration.stated` and `calibration.profile_document` (the profile), `calibration.report` and
-`calibration.doubts` (the text), `calibration.commands` (the command line).
+`calibration.mistakes`, `calibration.guard` and `calibration.hardware` (what is refused),
+`calibration.sweeps` (sweeps over contexts and their first frontiers), `calibration.shapes` and
+`calibration.form` (what a measurement pays), `calibration.fit` (the estimator of one form, on
+`calibration.robust`), `calibration.groups`, `calibration.left_out`, `calibration.context_steps` and
+`calibration.comparison` (which form), `calibration.recipe` and `calibration.stated` (what no
+measurement tells), `calibration.profile_document`, `calibration.sweep_document` and
+`calibration.small_chunks` (the profile), `calibration.making` (all of it in order),
+`calibration.report` and `calibration.doubts` (the text), `calibration.held_out` (how well rows that
+were not fitted are predicted), `calibration.commands` (the command line).
 """

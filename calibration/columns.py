@@ -113,7 +113,18 @@ RUNS = (
 COLUMNS = [
     *("row_id", "kind", "tokens", "context_tokens", "rows", "quantum_tokens"),
     *("prefill_cap_tokens", "decode_rows", "decode_context_tokens", "seconds", "machine", "model"),
-    *("engine", "engine_version", "source", "role", "note", "set", "file", "line"),
+    *(
+        "engine",
+        "engine_version",
+        "source",
+        "role",
+        "note",
+        "repeat",
+        "order",
+        "set",
+        "file",
+        "line",
+    ),
 ]
 """The common table. ``kind`` is prefill, decode or run; ``set`` names rows that were taken alike.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,8 +16,8 @@ from sim.errors import InputError, Problem
     "-o",
     "--output",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Profile to write (TOML).",
+    type=click.Path(path_type=Path),
+    help="Profile to write (TOML); with --all-recipes the folder to write them into.",
 )
 @click.option(
     "--recipe",
@@ -25,6 +25,7 @@ from sim.errors import InputError, Problem
     metavar="NAME",
     help="What the profile says beside its numbers, and the data if none are given.",
 )
+@click.option("--all-recipes", is_flag=True, help="Make every shipped profile again.")
 @click.option(
     "--set",
     "stated",
@@ -33,7 +34,11 @@ from sim.errors import InputError, Problem
     help="Write a key that no measurement tells into the profile, dotted. Repeatable.",
 )
 def calibrate(
-    data: tuple[Path, ...], output: Path, recipe_name: str | None, stated: tuple[str, ...]
+    data: tuple[Path, ...],
+    output: Path,
+    recipe_name: str | None,
+    all_recipes: bool,
+    stated: tuple[str, ...],
 ) -> None:
     """Fit a profile to measurements and report how well they fit.
 
@@ -46,53 +51,97 @@ def calibrate(
     machine,model,engine,engine_version,source. tokens of a decode row is its number of steps, never
     the sum over rows; calibration/data/README.md explains every column and has a sample.
 
+    Measurements that no profile should be made of are refused with the numbers: a machine that
+    throttled, two machines or builds in one file, seconds that are milliseconds, steps faster than
+    the hardware.
+
     \b
     Example:
       moesim calibrate --recipe ds4-m3-ultra -o ds4-m3-ultra.toml
       moesim calibrate mybench.csv -o mine.toml --set engine.slot_count=6
       moesim run three-agents --profile mine.toml
+      moesim calibrate --all-recipes -o calibration/profiles
     """  # noqa: D301 - click wants the control character itself
+    if all_recipes:
+        for what, given in (("DATA", data), ("--recipe", recipe_name), ("--set", stated)):
+            if given:
+                raise InputError(Problem("--all-recipes", what, "belongs to one profile"))
+        _make_all(output)
+    else:
+        _make_one(data, output, recipe_name, stated)
+
+
+def _make_one(
+    data: Sequence[Path], output: Path, recipe_name: str | None, stated: Sequence[str]
+) -> None:
     # The scientific stack takes a second to import; `moesim --help` must not wait for it.
-    from calibration.comparison import Comparison
-    from calibration.datasets import data_path, names_of, read_measurements
+    from calibration.datasets import data_path
     from calibration.doubts import doubts
-    from calibration.kv_fit import fit_kv, kv_report, read_checkpoints
-    from calibration.mistakes import check_one_system
-    from calibration.profile_document import profile_document
-    from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipe_names
+    from calibration.kv_fit import kv_report
+    from calibration.making import make_profile
+    from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipes_with_data
     from calibration.report import report
-    from calibration.stated import state, with_stated
+    from calibration.stated import with_stated
     from calibration.toml_text import toml_text
     from sim.atomic import check_file, write_text
     from sim.cli.options import refuse_overwriting
     from sim.overrides import parse_override
 
-    if not data and recipe_name is None:
-        names = [name for name in recipe_names() if find_recipe(name).data]
-        message = f"no file given; give files, or --recipe with one of {', '.join(names)}"
+    recipe = find_recipe(recipe_name or WITHOUT_RECIPE)
+    if not data and not recipe.data:
+        names = ", ".join(recipes_with_data())
+        message = f"no file given; give files, or --recipe with one of {names}"
         raise InputError(Problem("calibrate", "DATA", message))
     check_file(output, "--output")
     overrides = [parse_override(text) for text in stated]
-    recipe = with_stated(find_recipe(recipe_name or WITHOUT_RECIPE), overrides)
-    paths = data or tuple(data_path(name) for name in recipe.data)
-    kv_paths = [data_path(name) for name in recipe.kv_data]
-    refuse_overwriting({"--output": output}, [*paths, *kv_paths])
-    table = read_measurements(paths)
-    versions_are_stated = "engine_version" in recipe.sections.get("provenance", {})
-    check_one_system(table, names_of(paths), versions_are_stated=versions_are_stated)
-    comparison = Comparison(recipe.shapes, prefill_cap_tokens=recipe.prefill_cap_tokens).fit(table)
-    kv_fit = fit_kv(read_checkpoints(kv_paths)) if kv_paths else None
-    name = output.stem if data else recipe.name
+    recipe = with_stated(recipe, overrides)
+    files = [*(() if data else recipe.data), *recipe.kv_data]
+    refuse_overwriting({"--output": output}, [*data, *map(data_path, files)])
     words = ["moesim", "calibrate", *[path.name for path in data]]
     words += ["--recipe", recipe.name] if recipe_name else []
     words += [word for text in stated for word in ("--set", text)]
-    command = shlex.join([*words, "-o", f"{name}.toml"])
-    document = profile_document(comparison, recipe, name, paths, command, kv_fit)
-    state(document, overrides)
-    write_text(output, toml_text(document), "--output")
-    click.echo(report(comparison, table))
-    if kv_fit is not None:
-        click.echo(f"\n{kv_report(kv_fit)}")
-    for doubt in doubts(comparison.chosen_, names_of(paths)):
+    name = output.stem if data else recipe.name
+    made = make_profile(recipe, data, name=name, overrides=overrides, words=words)
+    write_text(output, toml_text(made.document), "--output")
+    click.echo(report(made))
+    if made.kv_fit is not None:
+        click.echo(f"\n{kv_report(made.kv_fit)}")
+    for finding in made.findings:
+        click.echo(f"\nWARNING: {finding}", err=True)
+    for doubt in doubts(made.comparison.chosen_, made.paths):
         click.echo(f"\nWARNING: {doubt}", err=True)
     click.echo(f"\nwrote {output}", err=True)
+
+
+def _make_all(folder: Path) -> None:
+    from calibration.held_out import summary_lines
+    from calibration.making import Made, make_profile
+    from calibration.recipe import find_recipe, recipes_with_data
+    from calibration.toml_text import toml_text
+    from sim.atomic import check_folder, write_text
+    from sim.fields import frozen
+    from sim.profiles import Profile, find_profile
+
+    check_folder(folder, "--output")
+    recipes = [find_recipe(name) for name in recipes_with_data()]
+    made: dict[str, Made] = {}
+
+    def profile_of(name: str) -> Profile:
+        # One that is made now, not the one that was shipped before.
+        return (
+            Profile.model_validate(frozen(made[name].document))
+            if name in made
+            else find_profile(name)
+        )
+
+    for recipe in sorted(recipes, key=lambda recipe: bool(recipe.small_chunks_as)):
+        words = ["moesim", "calibrate", "--recipe", recipe.name]
+        made[recipe.name] = make_profile(
+            recipe, name=recipe.name, words=words, profile_of=profile_of
+        )
+    # Everything is made before anything is written.
+    for name, one in made.items():
+        write_text(folder / f"{name}.toml", toml_text(one.document), "--output")
+    for line in summary_lines(made):
+        click.echo(line)
+    click.echo(f"\nwrote {len(made)} profiles into {folder}", err=True)

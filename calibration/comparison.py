@@ -10,105 +10,23 @@ among equals. Only rows of role ``fit`` take part.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import pandas as pd
 
+from calibration.context_steps import StepChoice, choose_steps
 from calibration.fit import FullForm, check_enough
+from calibration.form import NO_STEP
 from calibration.groups import recording_groups
+from calibration.left_out import LeftOut, choose, leave_out
 from calibration.shapes import Shape
 from sim.errors import CalibrationError
-
-FEWEST_GROUPS = 3
 
 RULE = (
     "lowest cross-validated RMS relative error, each group of recordings left out in turn; "
     "but a form with fewer free numbers within one standard error of it is preferred"
 )
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """What a form says about groups that it was not fitted to.
-
-    Attributes
-    ----------
-    mean_squares
-        Of the relative errors on each group that was left out, by group.
-    coefficients
-        Of the fit without each group, one row a group.
-    """
-
-    mean_squares: pd.Series[float]
-    coefficients: pd.DataFrame
-
-    @property
-    def rms(self) -> float:
-        """Root mean square of the relative error, every group counting the same."""
-        return float(np.sqrt(self.mean_squares.mean()))
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of `rms`: of the mean of the squares, by the slope of the root."""
-        spread = self.mean_squares.std(ddof=1) / np.sqrt(len(self.mean_squares))
-        return float(spread / (2 * self.rms)) if self.rms else 0.0
-
-    def without(self, group: str) -> LeftOut:
-        """Return the same without what is said about one group."""
-        return LeftOut(self.mean_squares.drop(group), self.coefficients.drop(group))
-
-    def covariance(self, names: Sequence[str]) -> pd.DataFrame:
-        """Return the delete-one-group jackknife covariance of some coefficients (Efron 1982).
-
-        What groups share is no independent evidence, and the parameter of the shape is one more
-        number that could be another: both are in it.
-        """
-        values = self.coefficients[list(names)].to_numpy(float)
-        from_mean = values - values.mean(0)
-        count = len(values)
-        covariance = (count - 1) / count * from_mean.T @ from_mean
-        return pd.DataFrame(covariance, index=list(names), columns=list(names))
-
-
-def leave_out(form: FullForm, table: pd.DataFrame, groups: Sequence[str]) -> LeftOut | None:
-    """Fit a form without each group in turn.
-
-    Parameters
-    ----------
-    form
-        Gives shape and settings; it is fitted again and again and left as it is.
-    table
-        Rows of role ``fit``.
-    groups
-        The group of each row.
-
-    Returns
-    -------
-    LeftOut or None
-        None if fewer than three groups can be left out. A group whose absence leaves no prefill or
-        no decode measurement stays in.
-
-    Raises
-    ------
-    CalibrationError
-        No lawful fit without one of the groups.
-    """
-    names = pd.Series(groups)
-    squares: dict[str, float] = {}
-    coefficients: dict[str, dict[str, float]] = {}
-    for name in names.unique():
-        rest, mine = table[(names != name).to_numpy()], table[(names == name).to_numpy()]
-        if not (rest["kind"] == "decode").any() or (rest["kind"] == "decode").all():
-            continue
-        fitted = _like(form).fit(rest, names[names != name].tolist())
-        errors = fitted.predict(mine) / mine["seconds"].to_numpy(float) - 1.0
-        squares[name] = float((errors**2).mean())
-        coefficients[name] = fitted.coefficients_
-    if len(squares) < FEWEST_GROUPS:
-        return None
-    return LeftOut(pd.Series(squares), pd.DataFrame(coefficients).T)
 
 
 class Comparison:
@@ -121,6 +39,8 @@ class Comparison:
         extra cost of a decode step after a prefill where any row depends on it.
     prefill_cap_tokens, loss_scale
         As in `FullForm`.
+    context_steps
+        Whether to look for a context from which on prefill or decode costs more.
 
     Attributes
     ----------
@@ -142,12 +62,20 @@ class Comparison:
         Groups of recordings without which the rule would choose another form, and which.
     group_count_ : int
         Groups of recordings.
+    steps_ : tuple of StepChoice
+        What was found about steps in context, by phase; empty if none was looked for.
     """
 
     def __init__(
-        self, shapes: Sequence[Shape], *, prefill_cap_tokens: int, loss_scale: float = 0.01
+        self,
+        shapes: Sequence[Shape],
+        *,
+        prefill_cap_tokens: int,
+        loss_scale: float = 0.01,
+        context_steps: bool = False,
     ) -> None:
         self.shapes = tuple(shapes)
+        self.context_steps = context_steps
         self.prefill_cap_tokens = prefill_cap_tokens
         self.loss_scale = loss_scale
 
@@ -182,8 +110,18 @@ class Comparison:
         self.fitted_ = fitted
         self.chosen_ = fitted[name]
         self.group_count_ = len(set(groups))
-        self.decisive_ = self._decisive(left_out)
+        self.decisive_ = self._decisive(name, left_out)
         judged = left_out[name]
+        self.steps_: tuple[StepChoice, ...] = ()
+        if self.context_steps:
+            far, self.steps_ = choose_steps(self.chosen_, table)
+            if far != NO_STEP:
+                with_steps = self.chosen_.like(far=far)
+                judged = leave_out(with_steps, table, groups)
+                self.chosen_ = with_steps.fit(table, groups)
+                name = with_steps.name
+                self.fitted_[name] = self.chosen_
+                self.forms_.loc[name] = _row(self.chosen_, judged)
         above = [key for key, value in self.chosen_.coefficients_.items() if value > 0]
         self.covariance_ = pd.DataFrame() if judged is None else judged.covariance(above)
         return self
@@ -209,27 +147,27 @@ class Comparison:
         return found
 
     def _without_extra_decode(self) -> str:
-        form = self.chosen_
-        twin = _like(form, after_prefill=True).name
-        if twin not in self.forms_.index:
+        form = self.chosen_.like(far=NO_STEP)
+        twin = form.like(after_prefill=True)
+        if twin.name not in self.forms_.index:
             return "no row depends on it"
-        with_it, without = self.forms_["left_out_rms"].loc[[twin, form.name]]
+        with_it, without = self.forms_["left_out_rms"].loc[[twin.name, form.name]]
         return (
             f"not needed: with it the relative error on recordings left out of the fit is "
             f"{with_it:.1%}, without it {without:.1%}"
         )
 
-    def _decisive(self, left_out: Mapping[str, LeftOut | None]) -> dict[str, str]:
+    def _decisive(self, name: str, left_out: Mapping[str, LeftOut | None]) -> dict[str, str]:
         known = {name: one for name, one in left_out.items() if one is not None}
         if len(known) < len(self.fitted_):
             return {}
         found: dict[str, str] = {}
-        for group in known[self.chosen_.name].mean_squares.index:
+        for group in known[name].mean_squares.index:
             forms = {
-                name: _row(form, known[name].without(group)) for name, form in self.fitted_.items()
+                each: _row(form, known[each].without(group)) for each, form in self.fitted_.items()
             }
             other, _ = choose(pd.DataFrame(forms).T)
-            if other != self.chosen_.name:
+            if other != name:
                 found[str(group)] = other
         return found
 
@@ -243,42 +181,6 @@ class Comparison:
                     prefill_cap_tokens=self.prefill_cap_tokens,
                     loss_scale=self.loss_scale,
                 )
-
-
-def choose(forms: pd.DataFrame) -> tuple[str, str]:
-    """Return the form that the rule chooses, and why.
-
-    Parameters
-    ----------
-    forms
-        ``free_count``, ``left_out_rms`` and ``standard_error`` by form, the simplest first.
-    """
-    if forms["left_out_rms"].isna().any():
-        return str(forms.index[0]), "too few groups of recordings to compare forms: the simplest"
-    lines = {str(name): line for name, line in forms.to_dict("index").items()}
-    best = min(lines, key=lambda name: lines[name]["left_out_rms"])
-    limit = lines[best]["left_out_rms"] + lines[best]["standard_error"]
-    near = [name for name, line in lines.items() if line["left_out_rms"] <= limit and name != best]
-    count = lines[best]["free_count"]
-    simpler = [name for name in near if lines[name]["free_count"] < count]
-    if not simpler:
-        others = f"; as near but not simpler: {', '.join(near)}" if near else ""
-        return best, f"lowest; no simpler form is within one standard error of it{others}"
-    name = min(simpler, key=lambda name: (lines[name]["free_count"], lines[name]["left_out_rms"]))
-    why = (
-        f"{lines[name]['free_count']:.0f} free numbers instead of {count:.0f} and within one "
-        f"standard error of the lowest, {best}"
-    )
-    return name, why
-
-
-def _like(form: FullForm, after_prefill: bool | None = None) -> FullForm:
-    return FullForm(
-        form.shape,
-        after_prefill=form.after_prefill if after_prefill is None else after_prefill,
-        prefill_cap_tokens=form.prefill_cap_tokens,
-        loss_scale=form.loss_scale,
-    )
 
 
 def _row(form: FullForm, left_out: LeftOut | None) -> dict[str, float]:

@@ -17,7 +17,16 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from calibration.form import COEFFICIENTS, NAMES, Floats, design, to_grain
+from calibration.form import (
+    COEFFICIENTS,
+    FAR_COEFFICIENTS,
+    NAMES,
+    NO_STEP,
+    Far,
+    Floats,
+    design,
+    to_grain,
+)
 from calibration.groups import group_weights, recording_groups
 from calibration.robust import null_space, rank, soft_l1, solve_bounded
 from calibration.shapes import Shape
@@ -42,6 +51,8 @@ class FullForm:
         Largest launch where a measurement does not say its own.
     loss_scale
         Relative residual from which on a row counts less and less (soft L1 loss).
+    far
+        Contexts from which on prefill and decode may cost more.
 
     Attributes
     ----------
@@ -65,19 +76,34 @@ class FullForm:
         after_prefill: bool,
         prefill_cap_tokens: int,
         loss_scale: float = 0.01,
+        far: Far = NO_STEP,
     ) -> None:
+        self.far = far
         self.shape = shape
         self.after_prefill = after_prefill
         self.prefill_cap_tokens = prefill_cap_tokens
         self.loss_scale = loss_scale
         left_out = () if after_prefill else ("decode_after_prefill_s",)
         own = (shape.coefficient,) if shape.coefficient else ()
-        self.names = (*[name for name in NAMES if name not in left_out], *own)
+        self.names = (*[name for name in NAMES if name not in left_out], *own, *far.names)
 
     @property
     def name(self) -> str:
         """Name of the form."""
-        return f"{self.shape.name}{' + after prefill' if self.after_prefill else ''}"
+        words = [self.shape.name, *(["after prefill"] if self.after_prefill else [])]
+        for phase, at in (("prefill", self.far.prefill_tokens), ("decode", self.far.decode_tokens)):
+            words += [f"{phase} step at {at}"] if at else []
+        return " + ".join(words)
+
+    def like(self, *, after_prefill: bool | None = None, far: Far | None = None) -> FullForm:
+        """Return the same form, or one that differs in something, not fitted."""
+        return FullForm(
+            self.shape,
+            after_prefill=self.after_prefill if after_prefill is None else after_prefill,
+            prefill_cap_tokens=self.prefill_cap_tokens,
+            loss_scale=self.loss_scale,
+            far=self.far if far is None else far,
+        )
 
     def unit(self, name: str) -> str:
         """Return the unit of a coefficient or of the parameter."""
@@ -85,18 +111,18 @@ class FullForm:
             self.shape.coefficient: self.shape.unit,
             self.shape.parameter: self.shape.parameter_unit,
         }
-        return own[name] if name in own else COEFFICIENTS[name].unit
+        return own[name] if name in own else (COEFFICIENTS | FAR_COEFFICIENTS)[name].unit
 
     @property
     def free_count(self) -> int:
-        """Numbers that the rows set: coefficients above 0, and the parameter if it matters.
+        """Numbers that the rows set: coefficients above 0, the parameter if it matters, steps.
 
         A coefficient at its bound takes no freedom from a bounded least-squares fit (Meyer and
         Woodroofe 2000: its degrees of freedom are the expected number of those above the bound).
         """
         above = sum(self.coefficients_[name] > 0 for name in self.names)
         scanned = len(self.shape.candidates) > 1 and self.has_shape
-        return above + int(scanned)
+        return above + int(scanned) + len(self.far.names)
 
     @property
     def has_shape(self) -> bool:
@@ -185,7 +211,8 @@ class FullForm:
         return jacobian
 
     def _design(self, table: pd.DataFrame, parameter: float) -> Floats:
-        return design(table, self.shape, parameter, self.prefill_cap_tokens, self.names)
+        cap = self.prefill_cap_tokens
+        return design(table, self.shape, parameter, cap, self.names, self.far)
 
     def _parameter(self) -> float:
         # Without extra time any value says the same; not every one is defined.
@@ -216,6 +243,7 @@ class FullForm:
     def _hold(self, jacobian: Floats) -> dict[str, str]:
         """Return the coefficients to leave at 0 so that the rows identify the others, and why."""
         first_to_go = (
+            *self.far.names,
             *("decode_step_s", self.shape.coefficient, "prefill_chunk_s"),
             *("decode_after_prefill_s", "prefill_context_s", "decode_context_s"),
         )

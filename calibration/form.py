@@ -47,6 +47,29 @@ COEFFICIENTS: dict[str, Coefficient] = {
 
 NAMES = tuple(COEFFICIENTS)
 
+FAR_COEFFICIENTS: dict[str, Coefficient] = {
+    "prefill_far_token_s": Coefficient("s/token", "extra of a prompt token from a context on"),
+    "decode_far_row_s": Coefficient("s/row", "extra of a row of a decode step from a context on"),
+}
+"""What a step in context adds; see `Far`."""
+
+
+@dataclass(frozen=True)
+class Far:
+    """Contexts from which on prefill and decode cost more; 0 for no step."""
+
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the coefficients of the steps there are."""
+        steps = (self.prefill_tokens, self.decode_tokens)
+        return tuple(name for name, at in zip(FAR_COEFFICIENTS, steps, strict=True) if at)
+
+
+NO_STEP = Far()
+
 
 def design(
     table: pd.DataFrame,
@@ -54,6 +77,7 @@ def design(
     parameter: float,
     prefill_cap_tokens: int,
     names: Sequence[str],
+    far: Far = NO_STEP,
 ) -> Floats:
     """Return how often each measurement pays each coefficient.
 
@@ -66,7 +90,9 @@ def design(
     prefill_cap_tokens
         Largest launch where a row does not say its own.
     names
-        Coefficients: of `NAMES`, and that of the shape.
+        Coefficients: of `NAMES`, that of the shape, and those of the steps.
+    far
+        Contexts from which on measurements pay more.
 
     Returns
     -------
@@ -75,13 +101,15 @@ def design(
     """
     columns = [table[name].tolist() for name in _PAYING]
     rows = [
-        _decode_row(shape, tokens, context, rows)
+        _decode_row(shape, tokens, context, rows, far)
         if kind == "decode"
         else _prefill_row(
             shape,
             parameter,
             _cycles(context, tokens, quantum, cap or prefill_cap_tokens),
             (beside, beside_context),
+            context,
+            far,
         )
         for kind, tokens, context, rows, quantum, cap, beside, beside_context in zip(
             *columns, strict=True
@@ -96,8 +124,9 @@ _PAYING = (
 )
 
 
-def _decode_row(shape: Shape, steps: int, context: int, rows: int) -> dict[str, float]:
+def _decode_row(shape: Shape, steps: int, context: int, rows: int, far: Far) -> dict[str, float]:
     return {
+        "decode_far_row_s": rows * max(0, steps - max(0, far.decode_tokens - context)),
         "decode_step_s": steps,
         "decode_row_s": steps * rows,
         "decode_context_s": rows * (steps * context + steps * (steps - 1) / 2),
@@ -135,7 +164,12 @@ def _cycles(context: int, tokens: int, quantum_tokens: int, cap_tokens: int) -> 
 
 
 def _prefill_row(
-    shape: Shape, parameter: float, cycles: _Cycles, beside: tuple[int, int]
+    shape: Shape,
+    parameter: float,
+    cycles: _Cycles,
+    beside: tuple[int, int],
+    start: int,
+    far: Far,
 ) -> dict[str, float]:
     rows, context = beside
     batches = cycles.boundaries if rows else 0
@@ -143,9 +177,10 @@ def _prefill_row(
     return {
         "prefill_chunk_s": sum(count for _, count in cycles.launches),
         "prefill_token_s": cycles.tokens,
+        "prefill_far_token_s": max(0, start + cycles.tokens - max(start, far.prefill_tokens)),
         "prefill_context_s": cycles.over_context,
         "decode_after_prefill_s": batches,
-        **_decode_row(shape, batches, context, rows),
+        **_decode_row(shape, batches, context, rows, far),
         shape.coefficient: paid + batches * shape.step(rows),
     }
 

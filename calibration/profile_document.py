@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def profile_document(
         "provenance": {
             "engine_version": "; ".join(versions),
             **about,
-            **given,
+            **deepcopy(given),
             "command": command,
             "data": [
                 *[_data_file(path, (form.table_["file"] == path.name).sum()) for path in paths],
@@ -207,11 +208,13 @@ def _kv_rows(kv_fit: KvFit | None) -> int:
 
 
 def _data_file(path: Path, row_count: int) -> dict[str, Any]:
-    ours = path.parent == Path(__file__).parent / "data"
+    folder = Path(__file__).parent / "data"
     # Line ends differ between checkouts; the measurements do not.
     content = path.read_bytes().replace(b"\r\n", b"\n")
     return {
-        "path": f"calibration/data/{path.name}" if ours else path.name,
+        "path": f"calibration/data/{path.relative_to(folder).as_posix()}"
+        if path.is_relative_to(folder)
+        else path.name,
         "sha256": sha256(content).hexdigest(),
         "rows": int(row_count),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -37,6 +38,12 @@ class Recipe:
         Tables of the profile, by name.
     kv_data
         Names of files in calibration/data on KV checkpoints; see `calibration.kv_fit`.
+    sweeps
+        Whether first frontiers of sweeps are rows of their own (`calibration.sweeps`) and steps in
+        context are looked for (`calibration.context_steps`).
+    small_chunks_as
+        Profile that gives what small launches cost where the data hold launches of one size; empty
+        for none. See `calibration.small_chunks`.
     """
 
     name: str
@@ -46,6 +53,8 @@ class Recipe:
     rows_half_candidates: tuple[float, ...]
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     kv_data: tuple[str, ...] = ()
+    sweeps: bool = False
+    small_chunks_as: str = ""
 
     @property
     def prefill_cap_tokens(self) -> int:
@@ -72,6 +81,11 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in _folder().glob("*.toml"))
 
 
+def recipes_with_data() -> list[str]:
+    """Return the names of the recipes that make a shipped profile, sorted."""
+    return [name for name in recipe_names() if find_recipe(name).data]
+
+
 def find_recipe(name: str) -> Recipe:
     """Return a shipped recipe.
 
@@ -84,7 +98,7 @@ def find_recipe(name: str) -> Recipe:
     if name not in names:
         message = f"unknown recipe; there are {', '.join(names)}{did_you_mean(name, names)}"
         raise InputError(Problem("--recipe", name[:60], message))
-    data = read(_folder() / f"{name}.toml").data
+    data = _with_base(name)
     return Recipe(
         name=name,
         description=data["description"],
@@ -93,7 +107,28 @@ def find_recipe(name: str) -> Recipe:
         rows_half_candidates=_steps(*data["rows_half_candidates"]),
         sections={key: data[key] for key in SECTIONS if key in data},
         kv_data=tuple(data.get("kv_data", ())),
+        sweeps=data.get("sweeps", False),
+        small_chunks_as=data.get("small_chunks_as", ""),
     )
+
+
+def _with_base(name: str) -> dict[str, Any]:
+    """Return a recipe's document over that of its ``base``: tables by key, lists added."""
+    own = dict(read(_folder() / f"{name}.toml").data)
+    base = own.pop("base", None)
+    if base is None:
+        return own
+    merged = _with_base(base)
+    for key, value in own.items():
+        if isinstance(value, Mapping):
+            table = dict(merged.get(key, {}))
+            for inner, content in value.items():
+                both = isinstance(content, list) and isinstance(table.get(inner), list)
+                table[inner] = [*content, *table[inner]] if both else content
+            merged[key] = table
+        else:
+            merged[key] = value
+    return merged
 
 
 def _steps(first: float, last: float, step: float) -> tuple[float, ...]:

@@ -5,30 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 from calibration.comparison import RULE, Comparison
-from calibration.fit import FullForm
+from calibration.making import Made
 from calibration.profile_document import how_obtained, possible_parameters
+from calibration.small_chunks import profile_runs
+from calibration.sweep_document import held_out_residuals
+from calibration.sweeps import sweeps
 
 STRONG_CORRELATION = 0.9
 
 
-def report(comparison: Comparison, everything: pd.DataFrame) -> str:
+def report(made: Made) -> str:
     """Return the report of a fit: forms, coefficients, residuals of all rows, what stays unknown.
 
     Parameters
     ----------
-    comparison
-        Fitted.
-    everything
-        All measurements, also those that were not fitted.
+    made
+        The profile and how it came about.
     """
+    comparison = made.comparison
     parts = (
         _form_lines(comparison),
-        _coefficient_lines(comparison),
-        _row_lines(comparison.chosen_, everything),
-        _unknown_lines(comparison),
+        _sweep_lines(made),
+        _coefficient_lines(made),
+        _row_lines(made),
+        _unknown_lines(made),
     )
     return "\n\n".join("\n".join(lines) for lines in parts)
 
@@ -36,7 +38,9 @@ def report(comparison: Comparison, everything: pd.DataFrame) -> str:
 def _form_lines(comparison: Comparison) -> Iterator[str]:
     yield f"Rule: {RULE}."
     count = comparison.group_count_
-    yield f"{'form':<22}{'free':>5}{'worst':>9}{'RMS':>8}{f'RMS on {count} groups left out':>29}"
+    width = max(22, *map(len, comparison.forms_.index)) + 1
+    title = f"RMS on {count} groups left out"
+    yield f"{'form':<{width}}{'free':>5}{'worst':>9}{'RMS':>8}{title:>29}"
     name = comparison.chosen_.name
     for form, line in comparison.forms_.to_dict("index").items():
         spread = f"{line['left_out_rms']:.2%} +- {line['standard_error']:.2%}"
@@ -44,18 +48,27 @@ def _form_lines(comparison: Comparison) -> Iterator[str]:
             spread = "-"
         mark = "  chosen" if form == name else ""
         yield (
-            f"{form:<22}{line['free_count']:>5.0f}{line['worst']:>9.2%}{line['rms']:>8.2%}"
+            f"{form:<{width}}{line['free_count']:>5.0f}{line['worst']:>9.2%}{line['rms']:>8.2%}"
             f"{spread:>29}{mark}"
         )
     for refused, why in comparison.refused_.items():
-        yield f"{refused:<22} refused: {why}"
+        yield f"{refused:<{width}}refused: {why}"
     yield f"Chosen: {name}: {comparison.why_}."
     for group, other in comparison.decisive_.items():
         yield f"Without the errors on [{group}] the rule would choose: {other}."
 
 
-def _coefficient_lines(comparison: Comparison) -> Iterator[str]:
-    form = comparison.chosen_
+def _sweep_lines(made: Made) -> Iterator[str]:
+    for step in made.comparison.steps_:
+        yield f"Step in context, {step}."
+    for first in made.first_rows:
+        yield f"{str(first)[0].upper()}{str(first)[1:]}."
+    for line in made.hardware:
+        yield f"Hardware: {line}."
+
+
+def _coefficient_lines(made: Made) -> Iterator[str]:
+    comparison, form = made.comparison, made.comparison.chosen_
     yield f"{'coefficient':<24}{'value':>13}{'+-':>11}  {'unit':<11} obtained"
     for name, value in form.coefficients_.items():
         error = comparison.standard_error(name)
@@ -66,9 +79,23 @@ def _coefficient_lines(comparison: Comparison) -> Iterator[str]:
         )
     for name, why in comparison.absent.items():
         yield f"{name:<24}{0:>13}{'':>11}  {'':<11} {why}"
+    # What is assumed, or rests on a single row, is none of the fit's.
+    for name, entry in made.document["coefficients"].items():
+        if name.startswith(("prefill", "decode", "expert")) and (
+            name not in form.coefficients_ or entry["value"] != form.coefficients_[name]
+        ):
+            if name in comparison.absent and entry["value"] == 0:
+                continue
+            error = entry.get("standard_error")
+            spread = "" if error is None else f"{error:.1e}"
+            yield (
+                f"{name:<24}{entry['value']:>13.5g}{spread:>11}  {entry['unit']:<11} in the "
+                f"profile: {entry['obtained']}"
+            )
 
 
-def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
+def _row_lines(made: Made) -> Iterator[str]:
+    form, everything = made.comparison.chosen_, made.table
     errors = form.predict(everything) / everything["seconds"].to_numpy() - 1.0
     yield f"{'role':<14}{'rows':>5}{'mean':>9}{'max':>8}  set"
     labels = everything["role"] + " " + everything["set"]
@@ -77,7 +104,12 @@ def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
         role, name = label.split(" ", 1)
         worst = np.abs(mine).max()
         yield f"{role:<14}{len(mine):>5}{mine.mean():>+9.2%}{worst:>8.2%}  {name}"
+    for name, held in held_out_residuals(form, everything).items():
+        yield f"{name:<14}: {held['count']} rows, bias {held['mean']:+.2%}, worst {held['max']:.2%}"
+    # Rows of sweeps are many and alike; their residuals stand above.
+    in_sweeps = {index for rows in sweeps(everything) for index in rows.index}
     alone = (everything["kind"] == "run") | (everything["role"] != "fit")
+    alone &= ~everything.index.isin(in_sweeps)
     if not alone.any():
         return
     yield ""
@@ -88,10 +120,15 @@ def _row_lines(form: FullForm, everything: pd.DataFrame) -> Iterator[str]:
             f"{row['role']:<14}{row['seconds']:>11.4f}{row['model_s']:>11.4f}"
             f"{row['error']:>+9.2%}  {row['row_id']}"
         )
+    for row_id, measured, simulated in profile_runs(made.document, listed):
+        yield (
+            f"{'':<14}{measured:>11.4f}{simulated:>11.4f}{simulated / measured - 1:>+9.2%}  "
+            f"{row_id}, with the assumed cost of small launches"
+        )
 
 
-def _unknown_lines(comparison: Comparison) -> Iterator[str]:
-    form, covariance = comparison.chosen_, comparison.covariance_
+def _unknown_lines(made: Made) -> Iterator[str]:
+    form, covariance = made.comparison.chosen_, made.comparison.covariance_
     yield "What the rows cannot tell:"
     if len(form.table_) <= form.free_count:
         yield (
@@ -115,3 +152,5 @@ def _unknown_lines(comparison: Comparison) -> Iterator[str]:
                 f"  {form.shape.parameter} {parameter:g}: worst run {row['worst']:.2%} "
                 f"with {values}"
             )
+    for text in made.document["provenance"].get("unmeasured", []):
+        yield f"  {text}"

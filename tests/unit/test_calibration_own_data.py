@@ -249,13 +249,22 @@ class TestStated:
         assert message in result.stderr
         assert not (tmp_path / "mine.toml").exists()
 
+    def test_slots_are_assumed_and_said_to_be(self, tmp_path: Path) -> None:
+        assert calibrate(tmp_path, SAMPLE).exit_code == 0
+        path = tmp_path / "mine.toml"
+        profile = check_profile(read(path))
+        assert profile.engine.slot_count == 6
+        assert "engine.slot_count: 6 is assumed" in profile.provenance.unmeasured
+        load_scenario("three-agents", profile=str(path))
+
     def test_a_missing_slot_count_names_the_option(self, tmp_path: Path) -> None:
         assert calibrate(tmp_path, SAMPLE).exit_code == 0
-        profile = str(tmp_path / "mine.toml")
+        path = tmp_path / "mine.toml"
+        path.write_text(path.read_text("utf-8").replace("slot_count = 6\n", ""), "utf-8")
         with pytest.raises(InputError, match=r"--set engine\.slot_count=6 ") as caught:
-            load_scenario("three-agents", profile=profile)
+            load_scenario("three-agents", profile=str(path))
         assert len(caught.value.problems) == 1
-        load_scenario("three-agents", ["engine.slot_count=6"], profile=profile)
+        load_scenario("three-agents", ["engine.slot_count=6"], profile=str(path))
 
 
 class TestInterrupted:

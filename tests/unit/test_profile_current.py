@@ -1,4 +1,4 @@
-"""A shipped profile is what the command makes of calibration/data today."""
+"""The shipped profiles are what one command makes of calibration/data today."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from calibration.commands import calibrate
-from calibration.recipe import find_recipe, recipe_names
+from calibration.recipe import recipes_with_data
+from sim.cli import cli
 
 PROFILES = Path(__file__).parents[2] / "calibration" / "profiles"
-RECIPES = [name for name in recipe_names() if find_recipe(name).data]
+RECIPES = recipes_with_data()
 
 
 def assert_same(made: Any, committed: Any, where: str = "") -> None:
@@ -32,14 +33,45 @@ def assert_same(made: Any, committed: Any, where: str = "") -> None:
         assert made == committed, where
 
 
-def test_every_profile_has_a_recipe() -> None:
+@pytest.fixture(scope="module")
+def remade(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every shipped profile, made again by one command."""
+    folder = tmp_path_factory.mktemp("profiles")
+    result = CliRunner().invoke(calibrate, ["--all-recipes", "-o", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_every_profile_has_a_recipe(remade: Path) -> None:
     assert sorted(path.stem for path in PROFILES.glob("*.toml")) == RECIPES
+    assert sorted(path.stem for path in remade.glob("*.toml")) == RECIPES
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_profile_is_current(name: str, tmp_path: Path) -> None:
-    made = tmp_path / "made.toml"
-    result = CliRunner().invoke(calibrate, ["--recipe", name, "-o", str(made)])
-    assert result.exit_code == 0, result.output
-    committed = PROFILES / f"{name}.toml"
+def test_profile_is_current(name: str, remade: Path) -> None:
+    made, committed = (folder / f"{name}.toml" for folder in (remade, PROFILES))
     assert_same(tomllib.loads(made.read_text("utf-8")), tomllib.loads(committed.read_text("utf-8")))
+
+
+def test_a_profile_alone_is_made_as_with_the_others(tmp_path: Path, remade: Path) -> None:
+    made = tmp_path / "made.toml"
+    result = CliRunner().invoke(calibrate, ["--recipe", "ds4-gb10-aug", "-o", str(made)])
+    assert result.exit_code == 0, result.output
+    assert made.read_text("utf-8") == (remade / "ds4-gb10-aug.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mine.csv", "--all-recipes", "-o", "."], "--all-recipes: DATA: belongs to one profile"),
+        (["--all-recipes", "--set", "engine.slot_count=2", "-o", "."], "--set: belongs to one"),
+        (["--all-recipes", "-o", "none/there"], "--output: no folder"),
+    ],
+)
+def test_all_recipes_take_nothing_else(words: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        result = CliRunner().invoke(cli, ["calibrate", *words])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not list(tmp_path.iterdir())
