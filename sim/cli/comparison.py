@@ -27,8 +27,8 @@ from sim.cli.rows import (
 from sim.cli.sentence import more_agents
 from sim.cli.side_rows import side_rows
 from sim.cli.terminal import make_table
-from sim.cli.verdict import all_equal, verdict
-from sim.cli.wording import change, factor, seconds
+from sim.cli.verdict import all_equal, is_better, verdict
+from sim.cli.wording import change, factor, number, seconds
 from sim.experiment import Difference, paired, ranking
 from sim.launch_line import flag_of
 from sim.manifest import make_manifest
@@ -154,6 +154,9 @@ def _rows(
         yield Row(task_title(done[0], group), f"{group}task_s.mean", seconds)
         for title, metric in PARTS.items():
             yield Row(f"  {title}", f"{group}{metric}.mean", seconds)
+        if objective(done[0].scenario) != f"{group}task_s.mean":
+            yield Row("requests done", f"{group}completed_count", number)
+            yield Row("request time", objective(done[0].scenario), seconds)
     found: dict[str, Row] = {}
     for each, figures in zip(done, recorded, strict=True):
         for row in rows_of(each, figures):
@@ -222,7 +225,9 @@ def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
     """Yield the best setting as the engine's own flags, where it has some."""
     if len(done) < 2 or choice.is_load or choice.withheld or all_equal(done):
         return
-    best = _best(done, choice)
+    base, best = done[0], _best(done, choice)
+    if best is not base and base in choice.ranked and not is_better(best, base):
+        return
     table = flag_table(best.scenario.policy.policy_class)
     values = settings_of(best.scenario)
     flags = [flag_of(best.scenario, key, values.get(key)) for key in differing_keys(done)]

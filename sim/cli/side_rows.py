@@ -10,10 +10,10 @@ from sim.cli.wording import gibibytes, number, seconds
 from sim.replicated import Replicated
 
 SIDE_ROWS = (
-    Row("prompts that found nothing", "cache_miss_count.first", number),
-    Row("  prefix had changed", "cache_miss_count.diverged", number),
-    Row("  kept in another slot", "cache_miss_count.other_slot", number),
-    Row("  lost their slot", "cache_miss_count.evicted", number),
+    Row("misses, new session", "cache_miss_count.first", number),
+    Row("misses, prefix changed", "cache_miss_count.diverged", number),
+    Row("misses, in another slot", "cache_miss_count.other_slot", number),
+    Row("misses, slot was taken", "cache_miss_count.evicted", number),
     Row("saves and loads, time", "checkpoint_stall_s", seconds),
     Row("written to disk", "checkpoint_bytes_written", gibibytes),
     Row("memory at most", "memory_peak_bytes", gibibytes),

@@ -78,6 +78,11 @@ def _changed(against: Replicated, other: Replicated) -> tuple[str, bool, Differe
     return text, not low <= 0 <= high or low == high, found
 
 
+def is_better(best: Replicated, against: Replicated) -> bool:
+    """Return whether the objective tells two settings apart."""
+    return _changed(against, best)[1]
+
+
 def _pause(against: Replicated, best: Replicated) -> str:
     before, after = against.mean("worst_gap_s"), best.mean("worst_gap_s")
     if math.isnan(before) or math.isnan(after):

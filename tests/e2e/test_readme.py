@@ -1,6 +1,6 @@
-"""Every block of the README is executed, and what it prints is what the README shows.
+"""Every block of the README and of each page is executed, and prints what stands below it.
 
-``make readme`` writes what the commands print now into the README.
+``make readme`` writes what the commands print now into them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,29 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SETUP = ("make", "git", "uv", "py ", ".venv", "pipx")
 """First words of commands that set a machine up: continuous integration itself runs `make`."""
 UPDATE = os.environ.get("MOESIM_UPDATE_README") == "1"
 
 
-def blocks(language: str) -> list[str]:
+def blocks(page: Path, language: str) -> list[str]:
     """Return the text of each fenced block of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def all_blocks(language: str) -> list[Any]:
+    """Return page and text of each block, as parameters with short names."""
+    return [
+        pytest.param(page, text, id=f"{page.stem}-{number}")
+        for page in PAGES
+        for number, text in enumerate(blocks(page, language), 1)
+    ]
 
 
 def run(command: str, folder: Path) -> str:
@@ -42,40 +53,40 @@ def run(command: str, folder: Path) -> str:
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
-def test_every_block_has_a_known_language() -> None:
-    languages = set(re.findall(r"^```(\w+)$", README.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_has_a_known_language(page: Path) -> None:
+    languages = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
     assert languages <= {"console", "sh", "toml", "python"}
-    assert blocks("console")
-    assert blocks("sh")
+    assert blocks(page, "console")
 
 
-@pytest.mark.parametrize("text", blocks("console"))
-def test_console_blocks_print_what_is_shown(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "text"), all_blocks("console"))
+def test_console_blocks_print_what_is_shown(page: Path, text: str, tmp_path: Path) -> None:
     commands = re.findall(r"^\$ (.*)\n", text, re.MULTILINE)
     now = "".join(f"$ {command}\n{run(command, tmp_path)}" for command in commands)
     if UPDATE:
-        README.write_text(README.read_text().replace(text, now))
+        page.write_text(page.read_text().replace(text, now))
     else:
         assert text == now
 
 
-@pytest.mark.parametrize("text", blocks("sh"))
-def test_shell_blocks_run(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "text"), all_blocks("sh"))
+def test_shell_blocks_run(page: Path, text: str, tmp_path: Path) -> None:
     for line in text.replace("\\\n", " ").splitlines():
         command = line.split("  #")[0].strip()
         if command and not command.startswith(SETUP):
             run(command, tmp_path)
 
 
-def test_toml_blocks_are_scenarios(tmp_path: Path) -> None:
-    for index, text in enumerate(blocks("toml")):
-        path = tmp_path / f"block{index}.toml"
-        path.write_text(text)
-        run(f"moesim run {path} --check", tmp_path)
+@pytest.mark.parametrize(("page", "text"), all_blocks("toml"))
+def test_toml_blocks_are_scenarios(page: Path, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "block.toml"
+    path.write_text(text)
+    run(f"moesim run {path} --check", tmp_path)
 
 
-def test_python_blocks_run(tmp_path: Path) -> None:
-    for index, text in enumerate(blocks("python")):
-        path = tmp_path / f"block{index}.py"
-        path.write_text(text)
-        run(f"python {path}", tmp_path)
+@pytest.mark.parametrize(("page", "text"), all_blocks("python"))
+def test_python_blocks_run(page: Path, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "block.py"
+    path.write_text(text)
+    run(f"python {path}", tmp_path)
