@@ -196,12 +196,27 @@ class Books:
             self.require(0 < tokens <= books[row].left, "no token twice", at, row, tokens)
         for row in decode:
             self.require(not books[row].left, "decode follows the prompt", at, row)
+        alone, padded = self.cost.minds_ends, self.cost.pads_rows
+        contexts = [books[row].context for row in decode]
         price_ps = self.cost.price_ps(
-            [(books[row].context, tokens) for row, tokens in chunks],
+            [
+                (books[row].context, tokens)
+                for row, tokens in chunks
+                if not (alone and books[row].left == tokens == 1)
+            ],
             len(decode),
-            sum([books[row].context for row in decode]),
+            len(decode) * max(contexts, default=0) if padded else sum(contexts),
             self._after_prefill,
         )
+        if alone:
+            price_ps += self.cost.ends_ps(
+                [books[row].context for row, tokens in chunks if books[row].left == tokens],
+                [
+                    books[row].context
+                    for row in decode
+                    if books[row].generated == books[row].output - 1
+                ],
+            )
         self.require(end_ps - begin_ps == price_ps, "price", at, end_ps - begin_ps, price_ps)
         for row, tokens in chunks:
             book = books[row]

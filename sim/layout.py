@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from sim.cost import Cost
 from sim.errors import InvariantError
+from sim.priced import before_ends, chunks_of, context_sum
 from sim.request import Plan, Request, Work, rows_of
 from sim.run import Run
 from sim.stops import Stops
@@ -79,7 +80,8 @@ class Layout:
         if length > 1 and _is_irregular(works):
             works, length, single = works[:1], 1, True
         _check_rows(works)
-        if length == 1 and cost.pure and not self.gaps and self._is_ready(works[0], now_ps):
+        plain = cost.pure and not cost.minds_ends
+        if length == 1 and plain and not self.gaps and self._is_ready(works[0], now_ps):
             run = self._repeated(works[0], plan, view, single)
             if run is not None:
                 return run
@@ -88,8 +90,11 @@ class Layout:
             steps_before.append(steps_before[-1] + (1 if work.decode else 0))
         limit = self._limit(works, steps_before, 1 if single else plan.repeat, view)
         limit = 1 if single else limit
-        prefills = [[(row.context_tokens, tokens) for row, tokens in w.prefill] for w in works]
-        sums = [sum([row.context_tokens for row in w.decode]) for w in works]
+        extra_ps = 0
+        if cost.minds_ends:
+            limit, extra_ps = before_ends(cost, works, limit)
+        prefills = [chunks_of(cost, work) for work in works]
+        sums = [context_sum(cost, work.decode) for work in works]
         after = [bool(w.prefill) for w in works[-1:]] + [bool(w.prefill) for w in works[:-1]]
         begin_ps = max([now_ps, *[row.ready_ps for row in rows_of(works[0])]])
 
@@ -112,7 +117,7 @@ class Layout:
             return cost.price_ps(chunks, rows, sums[j] + steps * rows, after[j])
 
         if limit == 1:
-            return Run(begin_ps, 1, 1, [price_ps(0, 0)], [0])
+            return Run(begin_ps, 1, 1, [price_ps(0, 0) + extra_ps], [0])
         if cost.pure and (steady > 1 or limit <= length):
             first = [price_ps(j, 0) for j in range(min(length, limit))]
             limit = min(limit, steady * length) if steady > 1 else limit

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import Any
 
-from simpy.events import Event
 
 from calibration.mlx.log import Insert, Tick
 from sim.policies.mlx_lm import MlxLm
@@ -69,7 +69,7 @@ def _feed(
     inserts: Sequence[Insert],
     answer_tokens: Mapping[int, int],
     tick_count: int,
-) -> Generator[Event, None, None]:
+) -> Generator[Any, None, None]:
     """Submit requests in the middle of works, until enough ticks are done."""
     waiting = list(inserts)
     idle_looks = 0
@@ -165,7 +165,7 @@ class _Second:
     """Every work lasts a second (a `sim.cost.Cost`)."""
 
     pure = True
-    minds_prefill_before = False
+    minds_prefill_before = pads_rows = minds_ends = False
 
     def price_ps(
         self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int, after_prefill: bool
@@ -176,6 +176,10 @@ class _Second:
     def steady_cycles(self, prefill: Sequence[tuple[int, int]], rows: int, context_sum: int) -> int:
         """Promise nothing."""
         return 1
+
+    def ends_ps(self, joined: Sequence[int], finished: Sequence[int]) -> int:
+        """Return nothing."""
+        return 0
 
     def launches(self, context: int, tokens: int) -> Sequence[int]:
         """Return the chunk as one launch."""

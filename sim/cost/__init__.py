@@ -24,6 +24,16 @@ class Cost(Protocol):
         """Whether a decode step costs more right after a prefill work."""
         ...
 
+    @property
+    def pads_rows(self) -> bool:
+        """Whether every decode row costs as much as the one with the longest context."""
+        ...
+
+    @property
+    def minds_ends(self) -> bool:
+        """Whether the end of a prompt or of an answer costs extra: `ends_ps`."""
+        ...
+
     def price_ps(
         self,
         prefill: Sequence[tuple[int, int]],
@@ -40,7 +50,7 @@ class Cost(Protocol):
         rows
             Number of decode rows.
         context_sum
-            Sum of their contexts, in tokens.
+            Sum of their contexts, in tokens; where rows are padded, of the longest for each row.
         after_prefill
             Whether the work before had prefill rows.
         """
@@ -51,6 +61,19 @@ class Cost(Protocol):
 
         Each repeat starts where the last ended: prefill contexts grow by their tokens, each decode
         row by one. At least 1; 1 promises nothing.
+        """
+        ...
+
+    def ends_ps(self, joined: Sequence[int], finished: Sequence[int]) -> int:
+        """Return what a work costs more for the prompts and answers that end in it.
+
+        Only asked of a cost that minds ends. A last prompt token that is a chunk of its own is
+        priced here and not by `price_ps`.
+
+        Parameters
+        ----------
+        joined, finished
+            Contexts before the work of the prompts and of the answers that end.
         """
         ...
 

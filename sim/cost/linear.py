@@ -82,6 +82,7 @@ class LinearCost:
     """
 
     pure = True
+    pads_rows = minds_ends = False
 
     def __init__(
         self,
@@ -115,6 +116,10 @@ class LinearCost:
             (c.decode_near_context_tokens, c.decode_near_row_s),
             (c.decode_far_context_tokens, c.decode_far_row_s),
         )
+
+    def ends_ps(self, joined: Sequence[int], finished: Sequence[int]) -> int:
+        """Return nothing: ends cost no more than the rest."""
+        return 0
 
     def launches(self, context: int, tokens: int) -> Sequence[int]:
         """Return the tokens of each launch."""

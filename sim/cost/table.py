@@ -131,7 +131,7 @@ class TableCost:
     """
 
     pure = True
-    minds_prefill_before = False
+    minds_prefill_before = pads_rows = minds_ends = False
 
     def __init__(
         self,
@@ -154,6 +154,10 @@ class TableCost:
         self._decode_line = lru_cache(maxsize=1 << 14)(
             lambda rows: _Line(decode, 1, rows, steps=rows) if serial else _Line(decode, rows, rows)
         )
+
+    def ends_ps(self, joined: Sequence[int], finished: Sequence[int]) -> int:
+        """Return nothing: ends cost no more than the rest."""
+        return 0
 
     def launches(self, context: int, tokens: int) -> Sequence[int]:
         """Return the tokens of each launch of a chunk that starts at ``context``."""

@@ -45,7 +45,7 @@ class CachedExperts:
     """A cost with state: decode reads the experts that miss in an LRU cache. Not pure."""
 
     pure = False
-    minds_prefill_before = False
+    minds_prefill_before = pads_rows = minds_ends = False
 
     def __init__(self, base: Callable[[], Any]) -> None:
         self.base, self.random = base(), Random(7)

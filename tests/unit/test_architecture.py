@@ -18,7 +18,7 @@ LAYERS = [
     "sim.units sim.errors sim.rng sim.request sim.resident sim.run sim.view sim.observer",
     # The kernel: choose, price, account, let time pass.
     "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.checkpoints "
-    "sim.checkpointing sim.stops sim.lock sim.layout sim.ledger sim.engine sim.audit",
+    "sim.checkpointing sim.stops sim.lock sim.priced sim.layout sim.ledger sim.engine sim.audit",
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
     "sim.coefficients sim.settings sim.memory sim.profiles sim.trace_file sim.replayed "
