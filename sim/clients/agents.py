@@ -87,14 +87,22 @@ class Agents:
         yield world.env.timeout(to_ps(self._model.start_s + agent * self._model.stagger_s))
         beside: list[Event] = []
         for session in sessions:
-            yield from self._converse(world, agent, session, beside)
+            if not (yield from self._converse(world, agent, session, beside)):
+                break
         if beside:
             yield AllOf(world.env, beside)
 
     def _converse(
         self, world: World, agent: int, session: Session, beside: list[Event]
-    ) -> Generator[Event, Any, None]:
-        """Hold one conversation; what nobody waits for is added to ``beside``."""
+    ) -> Generator[Event, Any, bool]:
+        """Hold one conversation; what nobody waits for is added to ``beside``.
+
+        Returns
+        -------
+        bool
+            Whether another one may follow: not if its next prompt would come after the last
+            submission.
+        """
         waits = self._model.sub_agents is not None and self._model.sub_agents.parent_waits
         for index, turn in enumerate(session.turns):
             answered_ps = int(world.env.now)
@@ -108,10 +116,10 @@ class Agents:
             elif turn.pause_kind:
                 pause_ps = self._pause_ps(turn, answered_ps)
                 if answered_ps + pause_ps > world.submit_until_ps:
-                    return
+                    return False
                 yield world.env.timeout(pause_ps)
             if world.env.now > world.submit_until_ps:
-                return
+                return False
             helper = session.helpers.get(index)
             if helper is not None and helper.is_first:
                 beside.append(self._send_helper(world, agent, session, index, helper))
@@ -121,7 +129,8 @@ class Agents:
             request: Request = yield answer
             # A refused prompt only grows: every later turn would be refused too.
             if request.status == "rejected":
-                return
+                break
+        return True
 
     def _delegate(self, world: World, agent: int, session: Session) -> Generator[Event, Any, None]:
         """Let a sub-agent work to its end."""

@@ -133,6 +133,15 @@ def test_a_day_ends_with_the_end_of_submissions() -> None:
     assert results.requests["last_token_s"].max() == pytest.approx(asked["finish_s"].max(), abs=0.1)
 
 
+def test_who_would_come_back_too_late_starts_nothing_else() -> None:
+    """A short pause between sessions does not bring back who left for an hour."""
+    keys = "sessions = 9\n"
+    text = PLAIN.replace("human_pause_s = 100.0", "human_pause_s = 3000.0")
+    text = text.replace("session_pause_s = 200.0", "session_pause_s = 1.0")
+    engine = ENGINE.format(policy="ds4", slots=6, keys="", top="submit_until_s = 1000.0")
+    assert len(simulate(parse_scenario(engine + text + keys)).requests) == 2
+
+
 def test_a_pause_of_a_person_does_not_end_while_nobody_is_there() -> None:
     # The third prompt would come at about 102 s, the second session at about 500 s.
     plain = requests("sessions = 2\n").sort_values("submit_s")
