@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -12,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError, Problem
+from sim.in_between import between, session_of
 from sim.metric_table import METRIC_BY_NAME, METRICS, Metric
 from sim.replicated import Replicated
 from sim.results import Results, Table
 from sim.scenario import Scenario
 
-MOST_WORKS = 6
-"""Works that are listed one by one; the rest is counted."""
 PARTS = ("mean", "p50", "p90", "p95", "p99", "max", "count")
 
 
@@ -105,7 +103,7 @@ def _worst_gap(run: Replicated, client: str | None) -> Iterator[str]:
         f"the longest: {_who(requests, victim)} waited {end - begin:.3f} s between its tokens "
         f"{index + 1} and {index + 2}, from {begin:,.3f} s to {end:,.3f} s"
     )
-    yield from _between(results, begin, end, victim)
+    yield from between(results, begin, end, victim)
     yield from _keys_behind(run.scenario, _chunks(results, begin, end))
 
 
@@ -156,76 +154,10 @@ def _first_token(results: Results, client: str | None, value: float) -> Iterator
     )
     queue = float(requests["start_s"][victim]) - begin
     yield f"of these {queue:,.3f} s before its first work"
-    yield from _between(results, begin, end, victim)
-
-
-def _between(results: Results, begin: float, end: float, victim: int) -> Iterator[str]:
-    """Yield who held the executor between two instants."""
-    requests, works, rows = (results.table(name) for name in ("requests", "works", "rows"))
-    first = int(np.searchsorted(works["end_s"], begin, side="right"))
-    last = int(np.searchsorted(works["begin_s"], end, side="left"))
-    inside = range(first, last)
-    spent: dict[str, float] = {}
-    counts: Counter[str] = Counter()
-    lines: list[str] = []
-    low, high = np.searchsorted(rows["work_index"], [first, last])
-    members: dict[int, list[int]] = {}
-    for at in range(int(low), int(high)):
-        members.setdefault(int(rows["work_index"][at]), []).append(at)
-    own = int(requests["request_id"][victim])
-    for work in inside:
-        took = min(float(works["end_s"][work]), end) - max(float(works["begin_s"][work]), begin)
-        mine = members.get(work, [])
-        label = _label(requests, works, rows, work, mine, own)
-        spent[label] = spent.get(label, 0.0) + took
-        counts[label] += 1
-        if len(lines) < MOST_WORKS:
-            lines.append(
-                f"  {float(works['begin_s'][work]):>12,.3f} s  {took:>8.3f} s  "
-                f"{_work(requests, works, rows, work, mine)}"
-            )
-    busy = sum(spent.values())
-    idle = end - begin - busy
-    yield f"in between {len(inside):,} works took {busy:,.3f} s, {idle:,.3f} s were idle:"
-    for label, seconds in sorted(spent.items(), key=lambda item: -item[1]):
-        yield f"  {seconds:>10,.3f} s  {seconds / (end - begin):>5.0%}  {counts[label]:,} x {label}"
-    yield f"the first {len(lines)}:" if len(inside) > len(lines) else "one by one:"
-    yield from lines
-
-
-def _label(
-    requests: Table, works: Table, rows: Table, work: int, members: list[int], own: int
-) -> str:
-    """Who had the executor: the request itself, or others by what they did."""
-    kind = str(works["kind"][work])
-    is_mine = any(int(rows["request_id"][at]) == own for at in members)
-    if is_mine:
-        alone = len(members) == 1
-        return f"{kind} of its own" if alone else f"{kind} shared with others"
-    names = {
-        _session(requests, int(rows["request_id"][at]))
-        for at in members
-        if rows["prefill_tokens"][at] > 0 or kind == "decode"
-    }
-    return f"{kind} of {', '.join(sorted(names))}"
-
-
-def _work(requests: Table, works: Table, rows: Table, work: int, members: list[int]) -> str:
-    parts = []
-    for at in members:
-        name = _session(requests, int(rows["request_id"][at]))
-        tokens = int(rows["prefill_tokens"][at])
-        parts.append(f"{name} {tokens:,} prompt tokens" if tokens else f"{name} 1 token")
-    return f"{works['kind'][work]}: {', '.join(parts)}"
-
-
-def _session(requests: Table, request_id: int) -> str:
-    index = int(np.searchsorted(requests["request_id"], request_id))
-    session = str(requests["session_id"][index])
-    return session or f"{requests['client'][index]}/{request_id}"
+    yield from between(results, begin, end, victim)
 
 
 def _who(requests: Table, index: int) -> str:
     request: Any = requests["request_id"][index]
     turn = int(requests["turn_index"][index])
-    return f"{_session(requests, int(request))} (turn {turn}, request {int(request)})"
+    return f"{session_of(requests, int(request))} (turn {turn}, request {int(request)})"
