@@ -104,6 +104,9 @@ from sim.validation import problems_of
 GROUP = "moesim.profiles"
 """Entry-point group of the packages that ship profiles."""
 
+OVERRIDDEN = "overridden: instead of "
+"""Begins how a coefficient was obtained that an option has changed; what it was follows."""
+
 _Interval = tuple[TokensOrNone, TokensOrNone]
 
 
@@ -115,6 +118,11 @@ class Coefficient(Table):
     standard_error: Annotated[float, Field(ge=0)] | None = None
     obtained: str
     """How: fitted from which data, taken from which source, assumed and why."""
+
+    @property
+    def is_overridden(self) -> bool:
+        """Whether an option has changed it: it is assumed then, whatever it was."""
+        return self.obtained.startswith(OVERRIDDEN)
 
 
 class Covariance(Table):
@@ -229,8 +237,9 @@ class Profile(Table):
                 number = getattr(values, name, None)
                 if isinstance(number, int | float) and not math.isclose(number, coefficient.value):
                     raise ValueError(
-                        f"coefficients.{name}.value is {coefficient.value:g}, "
-                        f"but {table}.{name} is {number:g}"
+                        f"coefficients.{name}.value is {coefficient.value:g}, but {table}.{name} "
+                        f"is {number:g}: they are one number, which the option --set "
+                        f"profile.{name}=... changes in both places"
                     )
         return self
 
