@@ -141,8 +141,8 @@ class Engine:
                 if self.lock.wins():
                     return self._start_job(self.lock.jobs.popleft())
             plan = self._ask()
-            if plan.admit or plan.preempt:
-                self.ledger.book(plan)
+            if (plan.admit or plan.preempt) and (hold_ps := self.ledger.book(plan)):
+                return self._sleep(now_ps + hold_ps, _Hold(now_ps + hold_ps))
             if plan.cycle:
                 return self._start_works(plan)
             if plan.until_ps > now_ps:
@@ -233,6 +233,18 @@ class _Idle:
 
 
 _IDLE = _Idle()
+
+
+class _Hold:
+    """The server admits: it does nothing else, and nothing cuts it."""
+
+    __slots__ = ("end_ps",)
+
+    def __init__(self, end_ps: int) -> None:
+        self.end_ps = end_ps
+
+    def cut(self, now_ps: int) -> int:
+        return self.end_ps
 
 
 class _Works:
