@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,12 @@ from simpy import Event
 from sim.books import Books
 from sim.cases import linear_cost
 from sim.conformance import check_policy
+from sim.errors import InputError
+from sim.loading import parse_scenario
 from sim.policies.mlx_lm import MlxLm
 from sim.request import Part
+from sim.simulation import simulate
+from sim.trace_file import read_trace
 from sim.units import PS_PER_S, to_ps
 from sim.world import EngineOptions, World
 
@@ -186,3 +192,20 @@ def test_nothing_runs_while_the_server_admits() -> None:
         # The burst of 0.5 s began at 0.065; then 0.07 s for the second prompt.
         (0.685, "d0 p1:100"), (0.885, "d0 p1:99"), (1.084, "d0 p1:1"), (1.185, "d1"),
     ]  # fmt: skip
+
+
+def test_a_recording_tells_the_parts_of_its_prompts(tmp_path: Path) -> None:
+    header = '{"format": "moesim-recording", "version": 1}'
+    row = {"submit_s": 0.0, "prompt_tokens": 250, "output_tokens": 1}
+    path = tmp_path / "run.jsonl"
+    path.write_text(f"{header}\n{json.dumps(row | {'parts': [['system', 50], ['user', 200]]})}\n")
+    scenario = parse_scenario(
+        'profile = "mlx-cpu-micro"\n[[clients]]\nkind = "replay"\n'
+        f"path = {json.dumps(str(path))}\n[policy]\nprefill_step_tokens = 100\n"
+    )
+    assert scenario.policy.kind == "mlx-lm"
+    tokens = simulate(scenario).works["prefill_tokens"].tolist()
+    assert tokens == [50, 100, 99, 1, 0]
+    path.write_text(f"{header}\n{json.dumps(row | {'parts': [['user', 200]]})}\n")
+    with pytest.raises(InputError, match="200 tokens in all, but prompt_tokens is 250"):
+        read_trace(path)
