@@ -25,6 +25,12 @@ from sim.errors import InputError, Problem
     metavar="NAME",
     help="What the profile says beside its numbers, and the data if none are given.",
 )
+@click.option(
+    "--about",
+    multiple=True,
+    metavar="[FILE:]KEY=VALUE",
+    help="Say what a file does not: machine, model, engine, engine_version ... Repeatable.",
+)
 @click.option("--all-recipes", is_flag=True, help="Make every shipped profile again.")
 @click.option(
     "--set",
@@ -37,6 +43,7 @@ def calibrate(
     data: tuple[Path, ...],
     output: Path,
     recipe_name: str | None,
+    about: tuple[str, ...],
     all_recipes: bool,
     stated: tuple[str, ...],
 ) -> None:
@@ -45,11 +52,14 @@ def calibrate(
     Several forms of the cost are fitted; the one is kept that says most about measurements which
     were left out of its fit, a simpler one where the difference is within the noise.
 
-    DATA are CSV files of benchmark steps (kind,tokens,context_tokens,rows,seconds) or of prompts
-    that a server prefilled in quanta (prompt_tokens,context_tokens,quantum_tokens,
-    prefill_cap_tokens,decode_rows,decode_context_tokens,seconds), each row with
-    machine,model,engine,engine_version,source. tokens of a decode row is its number of steps, never
-    the sum over rows; calibration/data/README.md explains every column and has a sample.
+    DATA are files that your benchmark has already written, as they are: ds4-bench CSV, llama-bench
+    CSV, JSON or JSONL, llama-batched-bench, the log of llama-server, mlx_lm.benchmark, vllm bench
+    latency and serve (--save-detailed). Or CSV files of your own: benchmark steps
+    (kind,tokens,context_tokens,rows,seconds) or prompts that a server prefilled in quanta
+    (prompt_tokens,context_tokens,quantum_tokens,prefill_cap_tokens,decode_rows,
+    decode_context_tokens,seconds), each row with machine,model,engine,engine_version,source; tokens
+    of a decode row is its number of steps, never the sum over rows. calibration/data/README.md
+    explains every column and what is read from each tool.
 
     Measurements that no profile should be made of are refused with the numbers: a machine that
     throttled, two machines or builds in one file, seconds that are milliseconds, steps faster than
@@ -58,28 +68,34 @@ def calibrate(
     \b
     Example:
       moesim calibrate --recipe ds4-m3-ultra -o ds4-m3-ultra.toml
-      moesim calibrate mybench.csv -o mine.toml --set engine.slot_count=6
+      moesim calibrate mybench.csv -o mine.toml --about machine="my box"
       moesim run three-agents --profile mine.toml
       moesim calibrate --all-recipes -o calibration/profiles
     """  # noqa: D301 - click wants the control character itself
     if all_recipes:
-        for what, given in (("DATA", data), ("--recipe", recipe_name), ("--set", stated)):
+        others = (("DATA", data), ("--recipe", recipe_name), ("--set", stated), ("--about", about))
+        for what, given in others:
             if given:
                 raise InputError(Problem("--all-recipes", what, "belongs to one profile"))
         _make_all(output)
     else:
-        _make_one(data, output, recipe_name, stated)
+        _make_one(data, output, recipe_name, stated, about)
 
 
 def _make_one(
-    data: Sequence[Path], output: Path, recipe_name: str | None, stated: Sequence[str]
+    data: Sequence[Path],
+    output: Path,
+    recipe_name: str | None,
+    stated: Sequence[str],
+    about: Sequence[str],
 ) -> None:
     # The scientific stack takes a second to import; `moesim --help` must not wait for it.
     from calibration.datasets import data_path
     from calibration.doubts import doubts
     from calibration.kv_fit import kv_report
     from calibration.making import make_profile
-    from calibration.recipe import WITHOUT_RECIPE, find_recipe, recipes_with_data
+    from calibration.reading import parse_about, read_files
+    from calibration.recipe import find_recipe, recipes_with_data, with_facts
     from calibration.report import report
     from calibration.stated import with_stated
     from calibration.toml_text import toml_text
@@ -87,22 +103,31 @@ def _make_one(
     from sim.cli.options import refuse_overwriting
     from sim.overrides import parse_override
 
-    recipe = find_recipe(recipe_name or WITHOUT_RECIPE)
-    if not data and not recipe.data:
+    named = find_recipe(recipe_name) if recipe_name else None
+    if not data and (named is None or not named.data):
         names = ", ".join(recipes_with_data())
         message = f"no file given; give files, or --recipe with one of {names}"
         raise InputError(Problem("calibrate", "DATA", message))
     check_file(output, "--output")
     overrides = [parse_override(text) for text in stated]
+    told = [parse_about(text) for text in about]
+    paths = data or [data_path(name) for name in (named.data if named else ())]
+    kv_paths = [data_path(name) for name in (named.kv_data if named else ())]
+    refuse_overwriting({"--output": output}, [*paths, *kv_paths])
+    if named:
+        with_stated(named, overrides)  # what is wrong there is said before files are read
+    reading = read_files(paths, told)
+    recipe = with_facts(named or find_recipe(reading.recipe), reading.sections)
     recipe = with_stated(recipe, overrides)
-    files = [*(() if data else recipe.data), *recipe.kv_data]
-    refuse_overwriting({"--output": output}, [*data, *map(data_path, files)])
     words = ["moesim", "calibrate", *[path.name for path in data]]
-    words += ["--recipe", recipe.name] if recipe_name else []
+    words += ["--recipe", recipe.name] if named else []
+    words += [word for text in about for word in ("--about", text)]
     words += [word for text in stated for word in ("--set", text)]
     name = output.stem if data else recipe.name
-    made = make_profile(recipe, data, name=name, overrides=overrides, words=words)
+    made = make_profile(recipe, reading, name=name, overrides=overrides, words=words)
     write_text(output, toml_text(made.document), "--output")
+    for note in reading.notes:
+        click.echo(note, err=True)
     click.echo(report(made))
     if made.kv_fit is not None:
         click.echo(f"\n{kv_report(made.kv_fit)}")
@@ -114,8 +139,10 @@ def _make_one(
 
 
 def _make_all(folder: Path) -> None:
+    from calibration.datasets import data_path
     from calibration.held_out import summary_lines
     from calibration.making import Made, make_profile
+    from calibration.reading import read_files
     from calibration.recipe import find_recipe, recipes_with_data
     from calibration.toml_text import toml_text
     from sim.atomic import check_folder, write_text
@@ -136,8 +163,9 @@ def _make_all(folder: Path) -> None:
 
     for recipe in sorted(recipes, key=lambda recipe: bool(recipe.small_chunks_as)):
         words = ["moesim", "calibrate", "--recipe", recipe.name]
+        reading = read_files([data_path(name) for name in recipe.data])
         made[recipe.name] = make_profile(
-            recipe, name=recipe.name, words=words, profile_of=profile_of
+            recipe, reading, name=recipe.name, words=words, profile_of=profile_of
         )
     # Everything is made before anything is written.
     for name, one in made.items():

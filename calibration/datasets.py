@@ -44,6 +44,17 @@ def read_measurements(paths: Iterable[Path]) -> pd.DataFrame:
             problems.extend(error.problems)
     if problems:
         raise InputError(*problems)
+    return combined(frames, paths)
+
+
+def combined(frames: Sequence[pd.DataFrame], paths: Iterable[Path]) -> pd.DataFrame:
+    """Return the common table of the tables of some files.
+
+    Raises
+    ------
+    InputError
+        There is none, a row occurs twice, or the units of rows differ.
+    """
     if not frames:
         raise InputError(Problem("DATA", "", "no file given"))
     table = pd.concat(frames, ignore_index=True)

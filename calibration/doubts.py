@@ -9,6 +9,9 @@ from calibration.fit import FullForm
 LARGE_ERROR = 0.10
 """Relative; no measurement of a steady machine is that far from the form of its cost."""
 
+FEW_ROWS = 6
+"""One for each coefficient that every form has; fewer leave some of them at 0."""
+
 SLOW_STEP_S = 0.5
 """A decode step of more is possible, but seldom served."""
 
@@ -28,6 +31,11 @@ def doubts(form: FullForm, paths: Mapping[str, str]) -> Iterator[str]:
         How messages name each file of the table.
     """
     table = form.table_.assign(error=form.residuals_.to_numpy())
+    if len(table) < FEW_ROWS:
+        yield (
+            f"{len(table)} measurements set {form.free_count} numbers and nothing can contradict "
+            "them: measure several prompt sizes, contexts and numbers of sequences"
+        )
     for name, rows in table.groupby("set", sort=True):
         worst = rows.iloc[int(rows["error"].abs().to_numpy().argmax())]
         if abs(worst["error"]) > LARGE_ERROR:

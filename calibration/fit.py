@@ -34,8 +34,8 @@ from sim.errors import CalibrationError, Problem
 
 AT_BOUND = "at its bound: the rows would have it below 0"
 
-FEWEST_ROWS = 6
-"""One for each coefficient that every form has."""
+FEWEST_ROWS = 2
+"""A prefill and a decode: two numbers, and nothing that could contradict them."""
 
 
 class FullForm:

@@ -163,10 +163,10 @@ def check_hardware(
     if found:
         return [str(one) for one in found]
     unknown = [
-        *([f"the limits of {machine}"] if limits.bytes_per_s is None else []),
-        *([f"the weights of {model} that a token uses"] if limits.weight_count is None else []),
+        *([f"limits of the machine ({machine})"] if limits.bytes_per_s is None else []),
+        *([f"weights that a token uses ({model})"] if limits.weight_count is None else []),
     ]
-    return [f"not checked: {' and '.join(unknown) or 'a step of one sequence'} not known"]
+    return [f"not checked, not known: {' and '.join(unknown) or 'a step of one sequence'}"]
 
 
 def _known(file: str, key: str, name: str) -> Mapping[str, str]:

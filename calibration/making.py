@@ -5,19 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from calibration.comparison import Comparison
-from calibration.datasets import data_path, names_of, read_measurements
+from calibration.datasets import data_path, names_of
 from calibration.fit import check_enough
 from calibration.guard import Finding, guarded
 from calibration.hardware import check_hardware
 from calibration.kv_fit import KvFit, fit_kv, read_checkpoints
 from calibration.mistakes import check_one_system
 from calibration.profile_document import profile_document
+from calibration.reading import Reading
 from calibration.recipe import Recipe
 from calibration.shapes import Plain
 from calibration.small_chunks import assume_small_chunks
@@ -71,7 +71,7 @@ class Made:
 
 def make_profile(
     recipe: Recipe,
-    data: Sequence[Path] = (),
+    reading: Reading,
     *,
     name: str,
     overrides: Sequence[Override] = (),
@@ -84,8 +84,8 @@ def make_profile(
     ----------
     recipe
         With the stated tables.
-    data
-        Files to fit; those of the recipe if there are none.
+    reading
+        What was measured.
     name
         Of the profile.
     overrides
@@ -97,14 +97,10 @@ def make_profile(
 
     Raises
     ------
-    InputError
-        A file is wrong.
     CalibrationError
         No profile should or can be made of it.
     """
-    paths = tuple(data) or tuple(data_path(file) for file in recipe.data)
-    files = names_of(paths)
-    table = read_measurements(paths)
+    table, files = reading.table, names_of(reading.paths)
     versions_are_stated = "engine_version" in recipe.sections.get("provenance", {})
     check_one_system(table, files, versions_are_stated=versions_are_stated)
     table, findings = guarded(table, files, first_rows=recipe.sweeps)
@@ -121,7 +117,7 @@ def make_profile(
     kv_paths = [data_path(file) for file in recipe.kv_data]
     kv_fit = fit_kv(read_checkpoints(kv_paths)) if kv_paths else None
     command = shlex.join([*words, "-o", f"{name}.toml"])
-    document = profile_document(comparison, recipe, name, paths, command, kv_fit)
+    document = profile_document(comparison, recipe, name, reading.paths, command, kv_fit)
     _drop_what_is_stated(document, overrides)
     firsts = first_rows(comparison.chosen_, table) if recipe.sweeps else ()
     if recipe.sweeps:

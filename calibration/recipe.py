@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,14 @@ def find_recipe(name: str) -> Recipe:
         sweeps=data.get("sweeps", False),
         small_chunks_as=data.get("small_chunks_as", ""),
     )
+
+
+def with_facts(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    """Return a recipe with what measured files say of the engine and the model, under its own."""
+    sections = dict(recipe.sections)
+    for name, table in facts.items():
+        sections[name] = {**table, **sections.get(name, {})}
+    return replace(recipe, sections=sections)
 
 
 def _with_base(name: str) -> dict[str, Any]:

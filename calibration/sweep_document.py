@@ -68,12 +68,12 @@ def add_findings(document: dict[str, Any], findings: Iterable[Finding]) -> None:
 
 def add_unmeasured(document: dict[str, Any], fitted: pd.DataFrame) -> None:
     """Write what measurements like these cannot tell."""
-    if (fitted["kind"] == "run").any():
+    if (fitted["decode_rows"] > 0).any():
         return
     found = document["provenance"].setdefault("unmeasured", [])
-    decode, prefill = fitted[fitted["kind"] == "decode"], fitted[fitted["kind"] == "prefill"]
+    decode, prefill = fitted[fitted["kind"] == "decode"], fitted[fitted["kind"] != "decode"]
     found.insert(0, BENCH_ONLY)
-    sizes, rows = prefill["tokens"].unique(), decode["rows"].unique()
+    sizes, rows = prefill["quantum_tokens"].unique(), decode["rows"].unique()
     if len(sizes) == 1:
         found.append(f"launches of other than {sizes[0]:,} tokens")
     if len(rows) == 1:

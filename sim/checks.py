@@ -167,7 +167,7 @@ def _notes_on_settings(
             f"engine.gpu_sharing fused does nothing: policy {policy.kind} never puts prefill and "
             "decode rows into one work"
         )
-    if engine.gpu_sharing == "exclusive" and cost.mixed_overhead_s:
+    if engine.gpu_sharing == "exclusive" and getattr(cost, "mixed_overhead_s", False):
         yield "mixed_overhead_s of the profile is not paid: engine.gpu_sharing is exclusive"
     measured = cost.decode.rows if isinstance(cost, TableCoefficients) else ()
     if engine.decode_batching == "serial" and max(measured, default=1) > 1:

@@ -1,4 +1,4 @@
-"""The numbers that price work, as a profile holds them: three forms."""
+"""The numbers that price work, as a profile holds them: four forms."""
 
 from __future__ import annotations
 
@@ -85,6 +85,53 @@ class FullCoefficients(LinearCoefficients):
         return self
 
 
+class PaddedCoefficients(Table):
+    """Seconds of an engine whose rows are padded to the longest (mlx-lm).
+
+    ``R`` prompts in chunks of up to ``Q`` tokens at contexts of up to ``C`` compute ``S = R * Q *
+    (C + Q)`` scores and take ``prefill_chunk_s + prefill_shape_s + R * Q * prefill_token_s + R * C
+    * prefill_copy_s + S * prefill_score_s``, and more where ``S`` is large. ``B`` decode rows of
+    up to ``C`` tokens: ``decode_step_s + B * decode_row_s + B * C * decode_context_s``.
+    """
+
+    kind: Literal["padded"] = "padded"
+    prefill_chunk_s: Seconds = 0.0
+    """Per forward of chunks."""
+    prefill_shape_s: Seconds = 0.0
+    """Per forward whose sizes the process has not seen before: on a server every one."""
+    prefill_token_s: Seconds
+    """Per token of every prompt, padding included."""
+    prefill_copy_s: Seconds = 0.0
+    """Per token of context of every prompt, padding included: the cache is copied."""
+    prefill_score_s: Seconds = 0.0
+    """Per pair of a token and one that it may look at, whether it does or not."""
+    prefill_large_scores: TokensOrNone = 0
+    """Above so many scores each of them costs more, the more the longer its row."""
+    prefill_large_score_s: Seconds = 0.0
+    """Per score above `prefill_large_scores` and token of its row."""
+    prefill_spill_scores: TokensOrNone = 0
+    """Above so many scores a forward costs `prefill_spill_s` more."""
+    prefill_spill_s: Seconds = 0.0
+    """Of a forward with many scores."""
+    decode_step_s: Seconds = 0.0
+    """Per decode step."""
+    decode_row_s: Seconds
+    """Per row of a decode step."""
+    decode_context_s: Seconds = 0.0
+    """Per row and token of the longest context."""
+    join_s: Seconds = 0.0
+    """Per tick in which prompts end and move to the decode batch."""
+    join_context_s: Seconds = 0.0
+    """Per prompt that moves and token of the longest of their contexts."""
+    finish_s: Seconds = 0.0
+    """Per answer that ends: its cache is taken out of the batch."""
+    expert_form: Literal["none", "union"] = "none"
+    """Whether the distinct experts of a chunk cost time of their own; decode steps of few rows take
+    another path and do not pay by them (mlx-lm: below 64 routed rows)."""
+    expert_s: Seconds = 0.0
+    """To bring in one expert of every layer."""
+
+
 class SecondsTable(Table):
     """Measured seconds on a grid; rising axes, one row of `seconds` for each first-axis value."""
 
@@ -145,6 +192,7 @@ class TableCoefficients(Table):
 
 
 AnyCoefficients = Annotated[
-    LinearCoefficients | FullCoefficients | TableCoefficients, Field(discriminator="kind")
+    LinearCoefficients | FullCoefficients | PaddedCoefficients | TableCoefficients,
+    Field(discriminator="kind"),
 ]
 """Of a profile; `kind` says which form."""

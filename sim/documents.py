@@ -83,8 +83,8 @@ def read(path: Path, source: str | None = None) -> Document:
     return parse(read_text(path, source), source, path.parent)
 
 
-def read_text(path: Path, source: str) -> str:
-    """Return the text of a small UTF-8 file, or raise `InputError`."""
+def read_text(path: Path, source: str, most_bytes: int = MOST_FILE_BYTES) -> str:
+    """Return the text of a UTF-8 file of at most some bytes, or raise `InputError`."""
 
     def refuse(message: str) -> InputError:
         return InputError(Problem(source, "", message))
@@ -97,8 +97,8 @@ def read_text(path: Path, source: str) -> str:
         if not path.is_file():
             raise refuse("is no ordinary file")
         size = path.stat().st_size
-        if size > MOST_FILE_BYTES:
-            raise refuse(f"has {size / 1e6:,.0f} MB; more than {MOST_FILE_BYTES // 10**6} MB")
+        if size > most_bytes:
+            raise refuse(f"has {size / 1e6:,.0f} MB; more than {most_bytes // 10**6} MB")
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise refuse(f"is not UTF-8 text (byte {error.start})") from None

@@ -138,11 +138,11 @@ class Engine:
         for _ in range(FRUITLESS_DECISIONS):
             if self.lock.jobs and not drawn:  # those of a request that has just been admitted, too
                 drawn = True
-                if self.lock.wins():
+                if not self._is_contended() or self.lock.wins():
                     return self._start_job(self.lock.jobs.popleft())
             plan = self._ask()
-            if plan.admit or plan.preempt:
-                self.ledger.book(plan)
+            if (plan.admit or plan.preempt) and (hold_ps := self.ledger.book(plan)):
+                return self._sleep(now_ps + hold_ps, _Hold(now_ps + hold_ps))
             if plan.cycle:
                 return self._start_works(plan)
             if plan.until_ps > now_ps:
@@ -154,6 +154,18 @@ class Engine:
                 ready = [row.ready_ps for row in view.running if row.ready_ps > now_ps]
                 return self._sleep(min([plan.until_ps, *ready]), _IDLE)
         raise DeadlockError(f"the policy books for ever and runs nothing: {self.state()}")
+
+    def _is_contended(self) -> bool:
+        """Return whether anybody can run at once who would race the raw lock.
+
+        The rows of a decode step that has just ended cannot: their tokens are sampled first,
+        without any lock (``ds4_server.c``, decode loop).
+        """
+        view = self.view
+        sampled = view.last_kind == "decode"
+        return any(
+            [r.ready_ps <= view.now_ps and (r.left_tokens or not sampled) for r in view.running]
+        )
 
     def _ask(self) -> Plan:
         self.decide_count += 1
@@ -233,6 +245,18 @@ class _Idle:
 
 
 _IDLE = _Idle()
+
+
+class _Hold:
+    """The server admits: it does nothing else, and nothing cuts it."""
+
+    __slots__ = ("end_ps",)
+
+    def __init__(self, end_ps: int) -> None:
+        self.end_ps = end_ps
+
+    def cut(self, now_ps: int) -> int:
+        return self.end_ps
 
 
 class _Works:

@@ -45,6 +45,8 @@ class Ledger:
         next decode work does (mlx-lm).
     checkpoints
         Checkpoints on disk, or ``None`` for no disk cache.
+    admit_ps
+        How long the engine stands still before an admission, fixed and per token of the prompt.
 
     Attributes
     ----------
@@ -63,9 +65,10 @@ class Ledger:
         *,
         token_from_prefill: bool = True,
         checkpoints: Checkpoints | None = None,
+        admit_ps: tuple[int, int] = (0, 0),
     ) -> None:
         self.layout, self.lock, self.view, self.observer = layout, lock, view, observer
-        self.kv = kv
+        self.kv, self.admit_ps = kv, admit_ps
         self.token_from_prefill, self.checkpoints = token_from_prefill, checkpoints
         self.claim = getattr(policy, "claim", None)
         self.reach = getattr(kv, "reach", None)
@@ -83,9 +86,15 @@ class Ledger:
         self.has_streams |= request._is_endless
         self.observer.submitted(request)
 
-    def book(self, plan: Plan) -> None:
-        """Bookkeeping that takes no time: preempt (recompute later), admit."""
-        view = self.view
+    def book(self, plan: Plan) -> int:
+        """Bookkeeping: preempt (recompute later), admit.
+
+        Returns
+        -------
+        int
+            How long the engine stands still for it, in picoseconds.
+        """
+        view, hold_ps = self.view, 0
         if not set(plan.admit) <= set(view.waiting) or not set(plan.preempt) <= set(view.running):
             raise InvariantError(f"the policy books requests that are elsewhere: {self.state()}")
         for row in plan.preempt:
@@ -111,12 +120,14 @@ class Ledger:
                 row.slot_index = plan.slots[index]
             if row.admit_ps < 0:
                 row.admit_ps = view.now_ps
+                hold_ps += self.admit_ps[0] + row.prompt_tokens * self.admit_ps[1]
                 self._find(row)
             view.kv_free_tokens -= row.context_tokens
             if self.claim is not None and row.left_tokens:
                 row.claim = self.claim(row, view)
             self.observer.admitted(row)
         self._check_memory()
+        return hold_ps
 
     def _find(self, row: Request) -> None:
         """Let a request find what it can in its slot and on disk."""

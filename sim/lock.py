@@ -14,7 +14,7 @@ class RawLock:
 
     ds4-server's arbiter releases its own mutex before it takes the engine's, so a raw waiter (a
     save, a load) has no priority, and a busy arbiter can win many times in a row (``model_mu`` and
-    ``inference_mu`` of ``ds4_server.c``).
+    ``inference_mu`` of ``ds4_server.c``). Where nobody can run at once, a job loses nothing.
 
     Parameters
     ----------

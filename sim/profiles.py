@@ -3,7 +3,7 @@
 A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it, shortened::
 
     name = "ds4-m3-ultra"
-    kind = "full"  # linear | full | table
+    kind = "full"  # linear | full | padded | table
     description = "ds4-server, DeepSeek V4 Flash q2, M3 Ultra"
 
     [cost]  # seconds; the fields of one form in sim.coefficients
@@ -94,7 +94,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
-from sim.coefficients import AnyCoefficients, FullCoefficients
+from sim.coefficients import AnyCoefficients
 from sim.documents import Document, find, shipped
 from sim.errors import InputError
 from sim.fields import Name, Table, TokensOrNone, digest
@@ -103,6 +103,9 @@ from sim.validation import problems_of
 
 GROUP = "moesim.profiles"
 """Entry-point group of the packages that ship profiles."""
+
+OVERRIDDEN = "overridden: instead of "
+"""Begins how a coefficient was obtained that an option has changed; what it was follows."""
 
 _Interval = tuple[TokensOrNone, TokensOrNone]
 
@@ -115,6 +118,11 @@ class Coefficient(Table):
     standard_error: Annotated[float, Field(ge=0)] | None = None
     obtained: str
     """How: fitted from which data, taken from which source, assumed and why."""
+
+    @property
+    def is_overridden(self) -> bool:
+        """Whether an option has changed it: it is assumed then, whatever it was."""
+        return self.obtained.startswith(OVERRIDDEN)
 
 
 class Covariance(Table):
@@ -186,7 +194,7 @@ class Profile(Table):
     """The fitted numbers of an engine on a machine with a model; see the module for the file."""
 
     name: Name = "inline"
-    kind: Literal["linear", "full", "table"]
+    kind: Literal["linear", "full", "padded", "table"]
     description: str = ""
     cost: AnyCoefficients
     engine: EngineSettings = EngineSettings()
@@ -217,7 +225,7 @@ class Profile(Table):
     def _consistent(self) -> Self:
         if self.cost.kind != self.kind:
             raise ValueError(f"kind is {self.kind}, but cost.kind is {self.cost.kind}")
-        form = self.cost.expert_form if isinstance(self.cost, FullCoefficients) else "none"
+        form = getattr(self.cost, "expert_form", "none")
         if form != "none" and None in (self.model.expert_count, self.model.experts_per_token):
             needs = "model.expert_count and model.experts_per_token"
             raise ValueError(f"expert_form {form} needs {needs}")
@@ -229,8 +237,9 @@ class Profile(Table):
                 number = getattr(values, name, None)
                 if isinstance(number, int | float) and not math.isclose(number, coefficient.value):
                     raise ValueError(
-                        f"coefficients.{name}.value is {coefficient.value:g}, "
-                        f"but {table}.{name} is {number:g}"
+                        f"coefficients.{name}.value is {coefficient.value:g}, but {table}.{name} "
+                        f"is {number:g}: they are one number, which the option --set "
+                        f"profile.{name}=... changes in both places"
                     )
         return self
 

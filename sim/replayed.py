@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sim.errors import InputError, Problem
-from sim.request import Segment
+from sim.request import Part, Segment
 from sim.trace_file import MOST_PROBLEMS, Row, read_trace
 from sim.units import to_ps
 
@@ -24,6 +24,7 @@ class Replayed:
     resident_tokens: int
     """Found in the cache although the recording does not show who put it there."""
     output_tokens: int
+    parts: tuple[Part, ...] = ()
 
 
 class Session(NamedTuple):
@@ -151,6 +152,7 @@ def _replayed(rows: Sequence[Row], session_id: str) -> list[Replayed]:
             segments=segments,
             resident_tokens=0 if turn else min(row.cached_tokens, row.prompt_tokens - 1),
             output_tokens=row.output_tokens,
+            parts=row.parts,
         )
         for turn, (row, segments) in enumerate(
             zip(rows, prefix_segments(rows, session_id), strict=True)

@@ -8,7 +8,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
-from sim.coefficients import FullCoefficients, LinearCoefficients, TableCoefficients
+from sim.coefficients import (
+    FullCoefficients,
+    LinearCoefficients,
+    PaddedCoefficients,
+    TableCoefficients,
+)
 from sim.policies import find_policy, policy_names
 from sim.policy_choice import parameters_model
 from sim.profiles import Profile, loosen_cost, profile_schema
@@ -20,9 +25,8 @@ __all__ = ["profile_schema", "scenario_schema"]
 def scenario_schema() -> dict[str, Any]:
     """Return the JSON Schema of a scenario file, with the settings of all installed policies."""
     policies: list[Any] = [_policy_model(kind) for kind in policy_names()]
-    flat: list[Any] = [
-        _flat_model(cost) for cost in (LinearCoefficients, FullCoefficients, TableCoefficients)
-    ]
+    forms = (LinearCoefficients, FullCoefficients, PaddedCoefficients, TableCoefficients)
+    flat: list[Any] = [_flat_model(cost) for cost in forms]
     profile: Any = reduce(or_, flat, str | Profile)
     file = create_model(
         "Scenario",

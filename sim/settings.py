@@ -37,6 +37,11 @@ class EngineSettings(Table):
     """From a token to the moment its row can run again."""
     chunk_gap_s: Seconds = 0.0
     """From the end of a chunk to the moment its request can run again."""
+    admit_s: Seconds = 0.0
+    """Of the server before a request is admitted, in which nothing else runs: it tokenises, and
+    copies what the cache holds (mlx_lm.server does so on the thread that runs the model)."""
+    admit_token_s: Seconds = 0.0
+    """Of the same, per token of the whole prompt."""
     lock: Literal["fair", "barging"] = "fair"
     """Order of the raw lock beside the policy: first come, or a lottery at each boundary."""
     barging_probability: Share = 0.0

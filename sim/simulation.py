@@ -114,6 +114,8 @@ def engine_options(scenario: Scenario) -> EngineOptions:
         prefill_cap_tokens=engine.prefill_cap_tokens,
         host_gap_s=engine.host_gap_s,
         chunk_gap_s=engine.chunk_gap_s,
+        admit_s=engine.admit_s,
+        admit_token_s=engine.admit_token_s,
         barging_probability=engine.barging_probability if engine.lock == "barging" else 0.0,
         kv_capacity_tokens=kv.capacity_tokens,
         slot_context_tokens=kv.slot_context_tokens,

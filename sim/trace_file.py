@@ -41,6 +41,8 @@ class Row(BaseModel):
     pause_before_s: _Seconds | None = None
     finish_s: _Seconds | None = None
     pause_kind: Literal["", "tool", "human"] = ""
+    parts: tuple[tuple[str, Annotated[_Tokens, Field(ge=0)]], ...] = ()
+    """The prompt by its chat template: role and tokens; one part when empty."""
     status: Literal["completed", "rejected", "unfinished", "failed"] = "completed"
     _line: int = PrivateAttr(0)
 
@@ -114,6 +116,10 @@ def _checked(source: str, number: int, row: Row) -> Row:
     if row.cached_tokens > row.prompt_tokens:
         message = f"{row.cached_tokens} is more than prompt_tokens {row.prompt_tokens}"
         raise InputError(Problem(source, "cached_tokens", message, number))
+    told = sum([tokens for _, tokens in row.parts])
+    if row.parts and told != row.prompt_tokens:
+        message = f"{told} tokens in all, but prompt_tokens is {row.prompt_tokens}"
+        raise InputError(Problem(source, "parts", message, number))
     if not row.output_tokens and row.status == "completed":
         message = "0 tokens, but a completed request has at least one"
         raise InputError(Problem(source, "output_tokens", message, number))

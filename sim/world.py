@@ -49,6 +49,9 @@ class EngineOptions:
     """Tokens that fit into memory, over all running requests."""
     slot_context_tokens: int | None = None
     """Longest context of one request."""
+    admit_s: float = 0.0
+    admit_token_s: float = 0.0
+    """The engine stands still before an admission: so long, and so long per token of prompt."""
     checkpoints: CheckpointSettings | None = None
     """Disk cache; none when None."""
 
@@ -124,6 +127,7 @@ class World:
             self.kv,
             token_from_prefill=options.first_token == "prefill",
             checkpoints=self.checkpoints,
+            admit_ps=(to_ps(options.admit_s), to_ps(options.admit_token_s)),
         )
         engine_class = AuditedEngine if audit else Engine
         self.engine = engine_class(

@@ -1,5 +1,8 @@
-"""Real MLX engines: what their logs say, and whether the simulator does the same.
+"""Real MLX engines: what was recorded of them, profiles, and whether the simulator does the same.
 
-Read in this order: `calibration.mlx.log` (recorded runs of mlx_lm.server, tick by tick) and
-`calibration.mlx.sequence` (the policy fed with recorded insertions).
+Read in this order: `calibration.mlx.log` (server runs, tick by tick) and `calibration.mlx.sequence`
+(the policy fed with recorded insertions); `calibration.mlx.ticks` (every measured tick in one
+table), `calibration.mlx.padded_fit`, `calibration.mlx.admission` and `calibration.mlx.experts`
+(what they cost), `calibration.mlx.recipes`, `calibration.mlx.documents` and `calibration.mlx.make`
+(profiles); `calibration.mlx.runs` (server runs simulated from their clients alone).
 """

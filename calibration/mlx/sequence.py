@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-
 from calibration.mlx.log import Insert, Tick
 from sim.policies.mlx_lm import MlxLm
 from sim.request import Job, Plan, Request, Work

@@ -76,7 +76,8 @@ def basis_of(
     scenario: Scenario, metric: str, figure: RecordedFigure | None, outside: Sequence[Outside]
 ) -> str:
     """Return what a number rests on, in a word."""
-    if not scenario.profile.coefficients:
+    coefficients = scenario.profile.coefficients
+    if not coefficients or any(each.is_overridden for each in coefficients.values()):
         role = "as assumed"
     elif figure is not None and figure.role == "fitted":
         role = "fitted"

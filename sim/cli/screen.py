@@ -65,9 +65,9 @@ def run_screen(
 
 
 def _with_more(line: str) -> list[str]:
-    """Say that rows were left out: at the end of a line if it has room, or below it."""
+    """Say that rows were left out: at the end of a line if it has room, or above it."""
     joined = f"{line} {MORE}"
-    return [joined] if _height(joined) == _height(line) else [line, MORE]
+    return [joined] if _height(joined) == _height(line) else [MORE, line]
 
 
 def _height(line: str) -> int:

@@ -112,7 +112,7 @@ def lever_line(run: Replicated, search: Search | None) -> str:
         return f"biggest lever: none of {search.tried_count} settings tried is sure to gain 2 %"
     key = refused.key.rpartition(".")[2]
     now, then = number(refused.pause_before_s), seconds(refused.pause_s)
-    text = f"biggest lever: {key}={refused.value} ({change(-refused.gain)}) not worth it: pause"
+    text = f"biggest lever: {key}={refused.value} ({change(-refused.gain)}), but pause"
     return f"{text} {now} to {then}"
 
 

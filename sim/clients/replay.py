@@ -76,6 +76,7 @@ class Replay:
                 pause_before_ps=item.pause_ps,
                 pause_kind=item.pause_kind,
                 resident_tokens=item.resident_tokens,
+                parts=item.parts,
             )
             if request.status == "rejected":
                 return
@@ -112,6 +113,7 @@ class Replay:
                 pause_before_ps=item.pause_ps,
                 pause_kind=item.pause_kind,
                 resident_tokens=item.resident_tokens,
+                parts=item.parts,
                 on_finish=leave,
             )
         leave(None)

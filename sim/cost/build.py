@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from sim.coefficients import FullCoefficients, TableCoefficients
+from collections.abc import Callable
+
+from sim.coefficients import FullCoefficients, PaddedCoefficients, TableCoefficients
 from sim.cost import Cost
-from sim.cost.expert_term import build_expert_term
+from sim.cost.expert_term import UnionTerm, build_expert_term
 from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, ForwardTerm, LinearCost
+from sim.cost.padded import PaddedCost, PaddedSeconds
 from sim.cost.table import Grid, TableCost
 from sim.experts.routing import Routing, build_routing
 from sim.profiles import Profile
@@ -39,6 +42,9 @@ def build_cost(profile: Profile, engine: EngineSettings) -> Cost:
             cut=cut,
             serial=engine.decode_batching == "serial",
         )
+    if isinstance(model, PaddedCoefficients):
+        seconds = PaddedSeconds(**model.model_dump(exclude={"kind", *EXPERT_FIELDS}))
+        return PaddedCost(seconds, _chunk_experts(profile, model))
     # A field that the cost does not know is an error here, never dropped.
     coefficients = model.model_dump(exclude={"kind", *EXPERT_FIELDS})
     return LinearCost(
@@ -64,6 +70,13 @@ def _forward_term(profile: Profile, model: FullCoefficients) -> ForwardTerm | No
         return term.work_ps
     # The rows form is fitted to chunks; what decode rows cost is in their own coefficients.
     return lambda chunks, rows: term.work_ps(chunks, 0)
+
+
+def _chunk_experts(profile: Profile, model: PaddedCoefficients) -> Callable[[int], int] | None:
+    if model.expert_form == "none":
+        return None
+    term = UnionTerm(_routing(profile), model.expert_s, rho=profile.routing.rho)
+    return lambda tokens: term.work_ps((tokens,), 0)
 
 
 def _routing(profile: Profile) -> Routing:

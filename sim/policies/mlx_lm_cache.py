@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from sim.request import Request, Segment
+from sim.request import Part, Request, Segment
 from sim.resident import Resident
 
 _ORDER = ("assistant", "user", "system")
 """Kinds of entries, the first to be given up first."""
 
+LONGEST_TAIL_TOKENS = 11
+"""Of what the template adds after the last message for a model that thinks."""
+
 
 def stops(row: Request) -> Iterator[int]:
     """Yield where the chunks of a prompt end whatever their size, in order.
 
-    The server splits a prompt into the parts of its chat template; ``insert_segments`` cuts the
-    last token off, which then has a tick of its own.
+    ``insert_segments`` cuts the last token off, which then has a tick of its own.
     """
     last = row.prompt_tokens - 1
-    for end in accumulate([tokens for _, tokens in row.parts]):
+    for end in accumulate([tokens for _, tokens in _parts(row)]):
         if end < last:
             yield end
     yield last
@@ -104,10 +106,21 @@ class PromptCache:
         del self._entries[_ORDER[-1]][0]
 
 
+def _parts(row: Request) -> tuple[Part, ...]:
+    """Return the parts that the server tells apart.
+
+    ``_tokenize`` splits a prompt only where the last message is a user's: system prompt, the rest,
+    and the tail that makes the model think. After a tool's result the prompt is one part.
+    """
+    if row.parts and row.parts[-1][0] == "assistant" and row.parts[-1][1] > LONGEST_TAIL_TOKENS:
+        return (("assistant", row.prompt_tokens),)
+    return row.parts
+
+
 def _kind(row: Request) -> str:
     """Return whose part of the prompt the last computed token belongs to."""
     end = 0
-    for kind, tokens in row.parts:
+    for kind, tokens in _parts(row):
         end += tokens
         if row.context_tokens <= end:
             return kind

@@ -1,10 +1,11 @@
-"""The padded cost keeps the laws of the engine under every policy, fast-forward on and off."""
+"""Padded costs and admissions that take time keep the laws of the engine under every policy."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -42,11 +43,12 @@ def test_under_every_policy(kind: str) -> None:
     policy_class = find_policy(kind)
     parameters = getattr(policy_class, "Parameters", None)
 
-    def make():  # type: ignore[no-untyped-def]
+    def make() -> Any:
         return policy_class(parameters()) if parameters else policy_class()
 
     for number in range(12):
         pick, tokens = Random(number).choice, (400, 6000)[number % 2]
         case = draw_case(pick, tokens=tokens, memory=getattr(policy_class, "manages_memory", False))
         cost = partial(padded, tokens, pick([False, True]), pick([False, True]))
-        assert faults(replace(case, cost=cost), make) == [], number
+        options = replace(case.options, admit_s=pick([0.0, 0.03]), admit_token_s=pick([0.0, 1e-5]))
+        assert faults(replace(case, cost=cost, options=options), make) == [], number

@@ -193,4 +193,4 @@ class TestHardware:
         with pytest.raises(CalibrationError, match="stated"):
             check_hardware(table, names_of([path]), stated)
         (line,) = check_hardware(table, names_of([path]), {})
-        assert line.startswith("not checked: the limits of a box of mine")
+        assert line == "not checked, not known: limits of the machine (a box of mine)"

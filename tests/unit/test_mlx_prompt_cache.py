@@ -66,6 +66,17 @@ def test_a_prompt_of_one_part_is_the_assistants() -> None:
     assert cache.entries == [("assistant", 19)]
 
 
+def test_after_the_result_of_a_tool_a_prompt_is_one_part() -> None:
+    parts = ("system", 10), ("user", 20), ("assistant", 12)
+    row = request(0, (("t", 42),), parts)
+    assert list(stops(row)) == [41]
+    cache = PromptCache(10)
+    serve(cache, row)
+    assert cache.entries == [("assistant", 41)]
+    thinking = ("system", 10), ("user", 20), ("assistant", 11)
+    assert list(stops(request(0, (("t", 41),), thinking))) == [10, 30, 40]
+
+
 def test_a_tail_of_one_token_is_not_cut_again() -> None:
     cache = PromptCache(10, trimmable=False)
     row = request(0, (("u", 21),), (("user", 20), ("assistant", 1)))

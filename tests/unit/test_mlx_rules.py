@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from simpy import Event
@@ -11,8 +14,12 @@ from simpy import Event
 from sim.books import Books
 from sim.cases import linear_cost
 from sim.conformance import check_policy
+from sim.errors import InputError
+from sim.loading import parse_scenario
 from sim.policies.mlx_lm import MlxLm
 from sim.request import Part
+from sim.simulation import simulate
+from sim.trace_file import read_trace
 from sim.units import PS_PER_S, to_ps
 from sim.world import EngineOptions, World
 
@@ -27,10 +34,10 @@ def asked(instant_s: float, prompt: int, output: int, *parts: Part) -> Asked:
     return instant_s, prompt, output, parts
 
 
-def books(*requests: Asked, **settings: float) -> Books:
+def books(*requests: Asked, options: EngineOptions = OPTIONS, **settings: float) -> Books:
     parameters = MlxLm.Parameters(**{"prefill_step_tokens": 100, **settings})
-    kept, kv = Books(OPTIONS, COST()), MlxLm.make_kv(parameters, True)
-    kept.world = world = World(MlxLm(parameters), COST(), OPTIONS, kept, kv=kv)
+    kept, kv = Books(options, COST()), MlxLm.make_kv(parameters, True)
+    kept.world = world = World(MlxLm(parameters), COST(), options, kept, kv=kv)
 
     def client(index: int, request: Asked) -> Iterator[Event]:
         instant_s, prompt, output, parts = request
@@ -44,7 +51,7 @@ def books(*requests: Asked, **settings: float) -> Books:
     return kept
 
 
-def ticks(*requests: Asked, **settings: float) -> list[tuple[float, str]]:
+def ticks(*requests: Asked, **settings: Any) -> list[tuple[float, str]]:
     return [
         (
             round(begin / PS_PER_S, 3),
@@ -174,3 +181,31 @@ class Narrow(MlxLm):
 @pytest.mark.parametrize("policy_class", [MlxLm, Narrow])
 def test_the_rule_keeps_the_laws(policy_class: type[MlxLm]) -> None:
     assert check_policy(policy_class) == []
+
+
+def test_nothing_runs_while_the_server_admits() -> None:
+    """Two admissions of 0.05 s and 0.1 ms a token, one at the start, one at a look."""
+    options = EngineOptions(first_token="decode", admit_s=0.05, admit_token_s=1e-4)
+    assert ticks(asked(0, 150, 7), asked(0.1, 200, 1), options=options) == [
+        (0.065, "p0:100"), (0.165, "p0:49"), (0.214, "p0:1"),
+        (0.215, "d0"), (0.315, "d0"), (0.415, "d0"), (0.515, "d0"),
+        # The burst of 0.5 s began at 0.065; then 0.07 s for the second prompt.
+        (0.685, "d0 p1:100"), (0.885, "d0 p1:99"), (1.084, "d0 p1:1"), (1.185, "d1"),
+    ]  # fmt: skip
+
+
+def test_a_recording_tells_the_parts_of_its_prompts(tmp_path: Path) -> None:
+    header = '{"format": "moesim-recording", "version": 1}'
+    row = {"submit_s": 0.0, "prompt_tokens": 250, "output_tokens": 1}
+    path = tmp_path / "run.jsonl"
+    path.write_text(f"{header}\n{json.dumps(row | {'parts': [['system', 50], ['user', 200]]})}\n")
+    scenario = parse_scenario(
+        'profile = "mlx-cpu-micro"\n[[clients]]\nkind = "replay"\n'
+        f"path = {json.dumps(str(path))}\n[policy]\nprefill_step_tokens = 100\n"
+    )
+    assert scenario.policy.kind == "mlx-lm"
+    tokens = simulate(scenario).works["prefill_tokens"].tolist()
+    assert tokens == [50, 100, 99, 1, 0]
+    path.write_text(f"{header}\n{json.dumps(row | {'parts': [['user', 200]]})}\n")
+    with pytest.raises(InputError, match="200 tokens in all, but prompt_tokens is 250"):
+        read_trace(path)

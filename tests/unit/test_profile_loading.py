@@ -82,7 +82,7 @@ def test_a_profile_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ('kind = "full"', 'kind = "fall"', "kind: unknown kind 'fall'; known: linear, full, table"),
+        ('kind = "full"', 'kind = "fall"', "kind: unknown kind 'fall'; known: linear, full, padded, table"),
         ('kind = "full"', "", "kind: missing"),
         ('kind = "full"', 'kind = "linear"', "cost.prefill_knee_tokens: unknown key"),
         ("prefill_token_s = 1.69e-3", "prefill_token_ms = 1.69", "Did you mean prefill_token_s?"),
@@ -159,5 +159,5 @@ def test_shipped_profiles_load() -> None:
 
 def test_the_schema_lets_the_kind_beside_the_cost_choose_its_form() -> None:
     schema = profile_schema()
-    assert len(schema["properties"]["cost"]["anyOf"]) == 3
+    assert len(schema["properties"]["cost"]["anyOf"]) == 4
     assert schema["additionalProperties"] is False
