@@ -96,6 +96,6 @@ def __dir__() -> list[str]:
 
 
 if __name__ == "__main__":
-    from sim.cli import main
+    from sim.start import main
 
     main()

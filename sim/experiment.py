@@ -20,6 +20,7 @@ from sim.replicated import Replicated, flatten, summary_of
 from sim.results import Results
 from sim.scenario import Scenario
 from sim.simulation import simulate
+from sim.watcher import NOBODY, Watcher
 
 Count = int | Literal["auto"]
 
@@ -60,7 +61,7 @@ def replicate(
     seed: int | None = None,
     *,
     name: str = "",
-    progress: Callable[[], None] = lambda: None,
+    watcher: Watcher = NOBODY,
     fast_forward: bool = True,
     variants: Callable[[Results], Mapping[str, float]] = lambda results: {},
     record_all: bool = False,
@@ -78,8 +79,8 @@ def replicate(
         Seed of every stream; the scenario's own when not given.
     name
         How the setting is called.
-    progress
-        Called after each replication.
+    watcher
+        Is told of each run.
     fast_forward
         Off: one work at a time, with the same instants.
     variants
@@ -97,7 +98,7 @@ def replicate(
         [(name, scenario)],
         replications,
         seed,
-        progress=progress,
+        watcher=watcher,
         fast_forward=fast_forward,
         variants=variants,
         record_all=record_all,
@@ -109,7 +110,7 @@ def replicate_all(
     replications: Count = 1,
     seed: int | None = None,
     *,
-    progress: Callable[[], None] = lambda: None,
+    watcher: Watcher = NOBODY,
     fast_forward: bool = True,
     variants: Callable[[Results], Mapping[str, float]] = lambda results: {},
     record_all: bool = False,
@@ -123,7 +124,7 @@ def replicate_all(
     ----------
     settings
         Name and scenario of each.
-    replications, seed, progress, fast_forward, variants, record_all
+    replications, seed, watcher, fast_forward, variants, record_all
         As for `replicate`; ``auto`` waits for all settings.
 
     Raises
@@ -146,9 +147,9 @@ def replicate_all(
                     replication=index,
                     recording="summary" if index and not record_all else "full",
                     fast_forward=fast_forward,
+                    watcher=watcher,
                 )
             )
-            progress()
         return found
 
     def note(found: list[Results]) -> None:

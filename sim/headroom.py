@@ -16,6 +16,7 @@ from sim.open_loop import LEAST_REQUESTS
 from sim.results import Results
 from sim.scenario import Scenario
 from sim.simulation import simulate
+from sim.watcher import NOBODY, Watcher
 
 REQUESTS = 800
 """Of a shortened run."""
@@ -51,7 +52,11 @@ class Headroom:
 
 
 def find_headroom(
-    scenario: Scenario, changed: Callable[..., Scenario], results: Results, seed: int | None
+    scenario: Scenario,
+    changed: Callable[..., Scenario],
+    results: Results,
+    seed: int | None,
+    watcher: Watcher = NOBODY,
 ) -> Headroom | None:
     """Return the headroom of the open loops of a run, None without enough arrivals to tell.
 
@@ -68,6 +73,8 @@ def find_headroom(
         Of the whole run.
     seed
         Of the run.
+    watcher
+        Is told of each run.
     """
     found = _rates(results)
     if found is None:
@@ -75,11 +82,15 @@ def find_headroom(
     offered, served = found
     if served < KEPT_UP * offered:
         return Headroom(offered, served, False, None)
-    return Headroom(offered, served, True, _limit(scenario, changed, results, seed))
+    return Headroom(offered, served, True, _limit(scenario, changed, results, seed, watcher))
 
 
 def _limit(
-    scenario: Scenario, changed: Callable[..., Scenario], results: Results, seed: int | None
+    scenario: Scenario,
+    changed: Callable[..., Scenario],
+    results: Results,
+    seed: int | None,
+    watcher: Watcher,
 ) -> float | None:
     loops = {
         index: client
@@ -98,7 +109,8 @@ def _limit(
             count = max(1, round(client.request_count * size / whole))
             texts.append(f"clients[{index}].request_count={count}")
             texts.append(f"clients[{index}].rate_per_s={client.rate_per_s * factor!r}")
-        return _rates(simulate(changed(*texts), seed, recording="summary")) or (0.0, 0.0)
+        there = simulate(changed(*texts), seed, recording="summary", watcher=watcher)
+        return _rates(there) or (0.0, 0.0)
 
     low, high, limit = 1.0, 2.0, None
     try:

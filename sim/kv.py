@@ -132,8 +132,15 @@ class SlotKv:
 
     def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
         """Keep prompt and answer in the slot; a request without a session leaves it empty."""
-        if row.slot_index >= 0 and row.session_id:
-            segments = (*row.segments, answer)
-            self.slots[row.slot_index] = Resident(
-                segments, row.context_tokens, row.session_id, now_ps, row.saved_tokens
+        if row.slot_index >= 0:
+            self.slots[row.slot_index] = (
+                Resident(
+                    (*row.segments, answer),
+                    row.context_tokens,
+                    row.session_id,
+                    now_ps,
+                    row.saved_tokens,
+                )
+                if row.session_id
+                else Resident(used_ps=now_ps)
             )

@@ -17,6 +17,7 @@ from sim.experiment import paired, replicate_all
 from sim.replicated import flatten, summary_of
 from sim.scenario import Scenario
 from sim.simulation import simulate
+from sim.watcher import NOBODY, Watcher
 
 SLOTS = "engine.slot_count"
 FACTORS = (0.25, 4.0, 1 / 16, 16.0)
@@ -87,6 +88,7 @@ def find_lever(
     objective: str,
     values: dict[str, float],
     seed: int | None,
+    watcher: Watcher = NOBODY,
 ) -> Search:
     """Return the single setting that lowers an objective most.
 
@@ -102,6 +104,8 @@ def find_lever(
         Metrics of the run as it is, by dotted path.
     seed
         Of the run.
+    watcher
+        Is told of each run.
     """
     now = values.get(objective, math.nan)
     if not values.get("request_count", math.inf) <= MOST_REQUESTS or not now > 0:
@@ -110,7 +114,8 @@ def find_lever(
     tried_count = 0
     for key, value in candidates(scenario):
         try:
-            results = simulate(changed(f"{key}={value}"), seed, recording="summary")
+            there = changed(f"{key}={value}")
+            results = simulate(there, seed, recording="summary", watcher=watcher)
         except SimError:  # a value that this engine cannot run is no lever
             continue
         tried_count += 1
@@ -121,7 +126,8 @@ def find_lever(
             found.append(Lever(key, value, gain, before, after))
     best = _nearest([lever for lever in found if lever.is_worth_it])
     if best is not None:
-        best = _verified(best, scenario, changed(f"{best.key}={best.value}"), objective, seed)
+        there = changed(f"{best.key}={best.value}")
+        best = _verified(best, scenario, there, objective, seed, watcher)
     refused = _nearest([lever for lever in found if not lever.is_worth_it])
     if best is not None and not best.is_worth_it:
         best, refused = None, best
@@ -134,10 +140,16 @@ def _nearest(found: list[Lever]) -> Lever | None:
 
 
 def _verified(
-    lever: Lever, scenario: Scenario, there: Scenario, objective: str, seed: int | None
+    lever: Lever,
+    scenario: Scenario,
+    there: Scenario,
+    objective: str,
+    seed: int | None,
+    watcher: Watcher,
 ) -> Lever | None:
     """Return the lever with its means over several workloads; None if they do not bear it out."""
-    base, other = replicate_all([("", scenario), (lever.key, there)], WORKLOADS, seed)
+    settings = [("", scenario), (lever.key, there)]
+    base, other = replicate_all(settings, WORKLOADS, seed, watcher=watcher)
     if base.is_interrupted:
         raise KeyboardInterrupt
     found = paired(objective, base, other)

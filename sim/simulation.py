@@ -15,6 +15,7 @@ from sim.manifest import make_manifest
 from sim.recorder import Recorder, SummaryRecorder
 from sim.results import Results
 from sim.scenario import Scenario
+from sim.watcher import NOBODY, Watcher
 from sim.world import EngineOptions, World
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def simulate(
     recording: Literal["full", "summary"] = "full",
     fast_forward: bool = True,
     audit: bool = False,
+    watcher: Watcher = NOBODY,
 ) -> Results:
     """Simulate one run.
 
@@ -46,6 +48,8 @@ def simulate(
         Off: one work at a time, with the same instants.
     audit
         Check at every boundary that the policy keeps the promises of its plans.
+    watcher
+        Is told when the run begins and ends.
 
     Raises
     ------
@@ -79,6 +83,7 @@ def simulate(
         done = make_client(model).start(world)
         if done is not None:
             finite.append(done)
+    watcher.begins(world)
     with _collector_paused():
         world.run(finite)
     results = recorder.results()
@@ -90,6 +95,7 @@ def simulate(
     results.draws = world.draws
     results.scenario, results.seed = scenario, used_seed
     results.manifest = make_manifest(scenario, seed=used_seed, replications=1)
+    watcher.ends()
     return results
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import simpy
 from numpy.random import Generator
@@ -23,7 +23,7 @@ from sim.policies import Policy
 from sim.request import Part, Request, Segment
 from sim.rng import stream
 from sim.stops import Stops
-from sim.units import FOREVER_PS, to_ps
+from sim.units import FOREVER_PS, to_ps, to_s
 from sim.view import View
 
 
@@ -59,6 +59,19 @@ class EngineOptions:
         for name, value in vars(self).items():
             if isinstance(value, int | float) and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    simulated_s: float
+    done_count: int
+    """Requests that are completed or rejected."""
+    planned_count: int | None
+    """Requests that clients will send if they can, streams aside; None where only the time is
+    limited."""
+    share: float
+    """Of the run, 0 to 1: of these requests, or of the time in which clients submit."""
 
 
 class World:
@@ -104,6 +117,8 @@ class World:
         self.submit_until_ps = FOREVER_PS if submit_until_s is None else to_ps(submit_until_s)
         self.draws: dict[str, Any] = {}
         """The drawn workload, by client and agent: the same under every policy."""
+        self.planned_count = 0
+        """Requests that the clients have drawn, streams aside; not all need be sent."""
         capacity = options.kv_capacity_tokens
         disk = options.checkpoints
         self.checkpoints = None if disk is None else Checkpoints(disk)
@@ -251,6 +266,14 @@ class World:
         for request in self._open.values():
             request.status = "unfinished"
             self.observer.finished(request)
+
+    def progress(self) -> Progress:
+        """Return how far the run is; another thread may ask."""
+        now_ps, done_count = int(self.env.now), self._request_count - len(self._open)
+        if self.submit_until_ps < FOREVER_PS:  # then only a part of what was drawn is sent
+            return Progress(to_s(now_ps), done_count, None, min(now_ps / self.submit_until_ps, 1.0))
+        share = min(done_count / max(self.planned_count, 1), 1.0)
+        return Progress(to_s(now_ps), done_count, self.planned_count, share)
 
     def _reject(self, request: Request, on_finish: Callable[[Request], None] | None) -> None:
         request.status = "rejected"

@@ -23,6 +23,7 @@ from sim.estimates import LEVEL, Floats
 from sim.experiment import replicate, replicate_all
 from sim.phases import overlap_sampled
 from sim.profiles import Profile
+from sim.replicated import Replicated
 from sim.results import Results
 from sim.suites import Inputs
 
@@ -69,6 +70,7 @@ class Agents:
             variants=_further,
             record_all=True,
         )
+        _go_on(done)
         return {quantum: each.values for quantum, each in zip(quanta, done, strict=True)}
 
     @cached_property
@@ -82,6 +84,7 @@ class Agents:
             variants=_further,
             record_all=True,
         )
+        _go_on([done])
         return done.values
 
     def values(self, quantum_tokens: int, metric: str) -> Floats:
@@ -206,6 +209,12 @@ def _or_ratio(
     ratio = small / large if of_times else large / small
     order = "128 against 2048" if of_times else "2048 against 128"
     return _interval(f"{name}, {order}", ratio)
+
+
+def _go_on(done: Sequence[Replicated]) -> None:
+    """Pass an interruption on: figures of fewer runs than the others would look like theirs."""
+    if any(each.is_interrupted for each in done):
+        raise KeyboardInterrupt
 
 
 def _interval(quantity: str, values: Floats, note: str = "") -> Answer:

@@ -6,6 +6,7 @@ Built-in commands are listed here; further ones come from the entry-point group
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from typing import Any
 
 import click
 
-from sim.cli.options import INTERRUPTED
+from sim.cli.messages import drop, say
+from sim.exit_codes import BAD_INPUT, BUG, INTERRUPTED
 
 GROUP = "moesim.commands"
 COMMANDS = {
@@ -28,9 +30,6 @@ COMMANDS = {
     "schema": "sim.cli.lists:schema",
     "doctor": "sim.cli.doctor:doctor",
 }
-
-BAD_INPUT, BUG = 2, 70
-"""Exit codes beside 130; 1 is left to comparisons that fail."""
 
 
 class Commands(click.Group):
@@ -106,13 +105,13 @@ class Commands(click.Group):
             sys.stdout.flush()
             return code if isinstance(code, int) else 0
         except (KeyboardInterrupt, click.Abort):
-            _say("interrupted; finished files are kept, nothing half-written")
+            say("interrupted; finished files are kept, nothing half-written")
             return INTERRUPTED
         except click.exceptions.NoArgsIsHelpError as error:
-            _say(error.format_message())
+            say(error.format_message())
             return BAD_INPUT
         except click.ClickException as error:
-            _say(f"error: {error.format_message()}")
+            say(f"error: {error.format_message()}")
             return BAD_INPUT
         except BrokenPipeError:
             return _unread()
@@ -121,11 +120,11 @@ class Commands(click.Group):
 
             if not (said := policy_line(error)):
                 raise
-            _say(f"error: {said}: a policy must not end the program")
+            say(f"error: {said}: a policy must not end the program")
             return BAD_INPUT
         except Exception as error:
             message, code = _explained(error)
-            _say(message)
+            say(message)
             return code
 
 
@@ -151,6 +150,8 @@ def _explained(error: Exception) -> tuple[str, int]:
     if said := policy_line(error):
         return f"error: {said}", BAD_INPUT
     if isinstance(error, OSError):
+        if _is_of_stdout(error):
+            return f"error: stdout cannot be written: {error.strerror}", BAD_INPUT
         return f"error: {error}", BAD_INPUT
     if isinstance(error, RecursionError):
         return "error: the input is nested too deeply", BAD_INPUT
@@ -163,10 +164,21 @@ def _explained(error: Exception) -> tuple[str, int]:
     return text, BUG
 
 
+def _is_of_stdout(error: OSError) -> bool:
+    """Return whether an error is of stdout, a full disk for instance; then drop what is left."""
+    if error.filename is not None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop(sys.stdout)
+        return True
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 def _unread() -> int:
     """Drop what is left to write: the reader (`| head`) has gone, which is no error."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())  # Python would complain again when it closes it
+    drop(sys.stdout)
     return 0
 
 
@@ -175,10 +187,6 @@ def _unraw(command: click.Command) -> click.Command:
     if command.help:
         command.help = command.help.replace("\\b\n", "\b\n")
     return command
-
-
-def _say(message: str) -> None:
-    click.echo(message, err=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sim.cli.invocation import Invocation
+from sim.cli.messages import say, say_of_replications, say_written, warn
 from sim.cli.options import (
-    INTERRUPTED,
     Replications,
     canonical_command,
     check_output,
     engine_options,
     json_option,
-    say_of_replications,
-    say_written,
-    warn,
     workload_options,
     write_json,
 )
+from sim.cli.prints import prints_apart
+from sim.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from sim.cli.choice import Choice
@@ -149,7 +148,7 @@ def compare(
         show(*screen, *[each.message for each in findings])
     else:
         for each in findings:
-            click.echo(each.message, err=True)
+            say(each.message)
     if done[0].is_interrupted:
         return INTERRUPTED
     return 1 if any(each.failed for each in findings) else 0
@@ -158,7 +157,7 @@ def compare(
 def _simulate(
     settings: list[Setting], invocation: Invocation, replications: int | str
 ) -> list[Replicated]:
-    from sim.cli.progress import progress_of
+    from sim.cli.progress import showing
     from sim.cli.rows import variants
     from sim.experiment import replicate_all
 
@@ -166,12 +165,14 @@ def _simulate(
         (each.name, invocation.with_changes(policy=each.policy).load(*each.overrides))
         for each in settings
     ]
-    with progress_of(replications, len(settings)) as step:
+    total = None if replications == "auto" else int(replications) * len(settings)
+    with showing() as display, prints_apart():
+        display.stage("runs", total)
         return replicate_all(
             pairs,
             replications,  # type: ignore[arg-type]
             invocation.seed,
-            progress=step,
+            watcher=display,
             variants=variants,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sim.cli.options import load
+from sim.cli.prints import prints_apart
 
 if TYPE_CHECKING:
     from sim.scenario import Scenario
@@ -51,7 +52,8 @@ class Invocation:
     def load(self, *texts: str) -> Scenario:
         """Return the scenario, with further ``KEY=VALUE``."""
         changes = (*self.overrides, *texts)
-        return load(self.scenario, changes, self.policy, self.profile, self.engine_args)
+        with prints_apart():
+            return load(self.scenario, changes, self.policy, self.profile, self.engine_args)
 
     def command(self, name: str, *words: str) -> str:
         """Return a command line that a shell takes as it stands.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sim.cli.prints import prints_apart
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -33,7 +35,8 @@ def policies(name: str | None, as_json: bool) -> None:
         rows = [(kind, first_sentence(find_policy(kind))) for kind in policy_names()]
         _list(("policy", "what it does"), rows, as_json)
         return
-    about = describe_policy(name)
+    with prints_apart():
+        about = describe_policy(name)
     if as_json:
         _print_json(about)
         return

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from sim.cli.messages import say_written
 from sim.manifest import without_folders
 
 if TYPE_CHECKING:
-    from sim.replicated import Replicated
     from sim.scenario import Scenario
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C; what was finished is kept."""
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -211,11 +208,6 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     say_written(path)
 
 
-def say_written(path: Path | str) -> None:
-    """Say on stderr what was written."""
-    click.echo(f"wrote {path}", err=True)
-
-
 def json_text(document: dict[str, Any]) -> str:
     """Return canonical JSON; NaN and infinities become null."""
     import json
@@ -235,21 +227,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def warn(*messages: str) -> None:
-    """Say on stderr what a reader should know."""
-    for message in dict.fromkeys(messages):
-        click.echo(f"warning: {message}", err=True)
-
-
-def say_of_replications(done: Replicated, wanted: int | str) -> None:
-    """Say on stderr why the numbers rest on fewer workloads than were asked for."""
-    if done.is_interrupted:
-        of = "" if wanted == "auto" else f" of {wanted:,}"
-        click.echo(f"interrupted: what follows rests on {done.count:,}{of} workloads", err=True)
-    elif done.is_deterministic:
-        click.echo("one workload: nothing in it is random", err=True)
 
 
 def load(

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sim.cli.invocation import Invocation
+from sim.cli.messages import say, say_of_replications, say_written, warn
 from sim.cli.options import (
-    INTERRUPTED,
     Replications,
     canonical_command,
     check_output,
     engine_options,
     json_option,
-    say_of_replications,
-    say_written,
-    warn,
     workload_options,
     write_json,
 )
+from sim.cli.prints import prints_apart
+from sim.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from sim.headroom import Headroom
@@ -186,19 +185,21 @@ def _simulate(
     *,
     fast_forward: bool,
 ) -> Replicated:
-    from sim.cli.progress import progress_of
+    from sim.cli.progress import showing
     from sim.cli.rows import variants
     from sim.experiment import replicate
 
     def further(results: Results) -> dict[str, float]:
         return {**variants(results), **{each.path: each.value(results) for each in chosen}}
 
-    with progress_of(replications, 1) as step:
+    total = None if replications == "auto" else int(replications)
+    with showing() as display, prints_apart():
+        display.stage("runs" if total != 1 else "simulating", total)
         return replicate(
             scenario,
             replications,  # type: ignore[arg-type]
             invocation.seed,
-            progress=step,
+            watcher=display,
             fast_forward=fast_forward,
             variants=further,
             record_all=any(each.needs_works for each in chosen),
@@ -207,19 +208,23 @@ def _simulate(
 
 def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Headroom | None]:
     """Return what other settings and loads would do; None after Ctrl-C: the run itself is kept."""
+    from sim.cli.progress import showing
     from sim.cli.rows import objective
     from sim.headroom import find_headroom
-    from sim.levers import find_lever
+    from sim.levers import candidates, find_lever
 
     if done.is_interrupted:
         return None, None
     scenario, load = done.scenario, invocation.load
     first = {path: float(values[0]) for path, values in done.values.items()}
     try:
-        search = find_lever(scenario, load, objective(scenario), first, done.seed)
-        return search, find_headroom(scenario, load, done.first, done.seed)
+        with showing() as display, prints_apart():
+            display.stage("trying other settings", len(list(candidates(scenario))))
+            search = find_lever(scenario, load, objective(scenario), first, done.seed, display)
+            display.stage("looking for the highest load")
+            return search, find_headroom(scenario, load, done.first, done.seed, display)
     except KeyboardInterrupt:
-        click.echo("interrupted: other settings were not tried", err=True)
+        say("interrupted: other settings were not tried")
         return None, None
 
 

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sim.cli.options import (
-    INTERRUPTED,
-    check_output,
-    json_option,
-    say_written,
-    warn,
-    write_json,
-)
+from sim.cli.messages import say, say_written, warn
+from sim.cli.options import check_output, json_option, write_json
+from sim.exit_codes import INTERRUPTED
 from sim.manifest import without_folders
 
 if TYPE_CHECKING:
@@ -116,17 +111,19 @@ def validate(
 
 def _rows(suites: list[Suite], inputs: Inputs) -> tuple[list[ValidationRow], bool]:
     """Return the rows of suites; after Ctrl-C those that were finished."""
-    from sim.cli.progress import progress_of
+    from sim.cli.progress import showing
 
     rows: list[ValidationRow] = []
     try:
-        with progress_of("auto", 1) as step:
+        with showing() as display:
             for suite in suites:
+                display.stage(suite.name)
                 for row in suite.rows(inputs):
                     rows.append(row)
-                    step()
+                    display.step()
     except KeyboardInterrupt:
-        click.echo(f"interrupted: what follows rests on {len(rows):,} rows", err=True)
+        count = f"{len(rows):,} row{'s' if len(rows) != 1 else ''}"
+        say(f"interrupted: what follows rests on {count}")
         return rows, True
     return rows, False
 

@@ -77,7 +77,9 @@ class Agents:
         for agent in range(self._model.count):
             sessions = list(draw_sessions(self._model, agent, world.stream))
             for session in sessions:
-                world.draws.update(_drawn(session))
+                drawn = _drawn(session)
+                world.draws.update(drawn)
+                world.planned_count += sum(map(len, drawn.values()))
             loops.append(world.env.process(self._work(world, agent, sessions)))
         return AllOf(world.env, loops)
 

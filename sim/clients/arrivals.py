@@ -85,6 +85,7 @@ class Arrivals:
             array("q", model.output_tokens.sample(stream("output_tokens"), count)),
         ]
         world.draws[f"{self.name}/0"] = drawn
+        world.planned_count += count
         done = world.env.event()
         world.env.process(self._submit(world, drawn, done))
         return done

@@ -41,6 +41,7 @@ class Probe:
         drawn = list(zip(prompts, outputs, strict=True))
         for index, probe in enumerate(drawn):
             world.draws[f"{self.name}/{index}"] = [probe]
+        world.planned_count += len(drawn)
         return world.env.process(self._submit(world, drawn))
 
     def _submit(self, world: World, drawn: list[tuple[int, int]]) -> Generator[Event, Any, None]:

@@ -47,6 +47,7 @@ class Replay:
                 (item.submit_ps, item.pause_ps, item.segments, item.output_tokens)
                 for item in requests
             ]
+            world.planned_count += len(requests)
         if self._model.mode == "closed":
             return AllOf(
                 world.env,

@@ -15,7 +15,8 @@ OURS = ("sim", "calibration", "scenarios", "figures")
 # a module of it has a place of its own.
 LAYERS = [
     # What everything talks in.
-    "sim.units sim.errors sim.rng sim.request sim.resident sim.run sim.view sim.observer",
+    "sim.exit_codes sim.units sim.errors sim.rng sim.request sim.resident sim.run sim.view "
+    "sim.observer sim.watcher",
     # The kernel: choose, price, account, let time pass.
     "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.checkpoints "
     "sim.checkpointing sim.stops sim.lock sim.priced sim.layout sim.ledger sim.engine sim.audit",
@@ -40,7 +41,7 @@ LAYERS = [
     "sim.manifest sim.simulation sim.disk_books sim.books sim.cases sim.pencil sim.conformance "
     "sim.estimates sim.replicated sim.experiment sim.levers sim.headroom sim.in_between "
     "sim.explain sim.validity sim.recorded sim.suites sim.agreement sim.known_misses",
-    "sim.cli",
+    "sim.start sim.cli",
     "calibration",
     "figures",
 ]

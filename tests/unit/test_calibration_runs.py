@@ -36,12 +36,17 @@ OTHERS = {
 
 
 def scenario_of(row: dict[Any, Any], profile: str) -> Scenario:
-    """The run of a row: a probe at 30 s, beside sessions that decode since the start."""
+    """The run of a row: a probe at 30 s, beside sessions that decode since the start.
+
+    What was timed ends with the prompt, before the step that hands the first token over.
+    """
     quantum = "mixed_quantum_tokens" if row["decode_rows"] else "idle_quantum_tokens"
     text = f"""
         profile = {profile}
         policy = {{ kind = "ds4", {quantum} = {row["quantum_tokens"]} }}
-        engine = {{ prefill_cap_tokens = {row["prefill_cap_tokens"]}, slot_count = 6 }}
+        engine.prefill_cap_tokens = {row["prefill_cap_tokens"]}
+        engine.slot_count = 6
+        engine.first_token = "prefill"
         [[clients]]
         kind = "probe"
         start_s = 30.0

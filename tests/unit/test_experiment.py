@@ -30,6 +30,9 @@ from sim.experiment import (
 from sim.loading import load_scenario, parse_scenario
 from sim.replicated import Replicated, flatten
 from sim.results import Results
+from sim.simulation import simulate
+from sim.watcher import Nobody
+from sim.world import Progress, World
 
 OPEN_LOOP = """
 description = "a small queue"
@@ -140,24 +143,58 @@ def test_a_random_engine_is_not_taken_for_a_deterministic_one() -> None:
 
 def test_ctrl_c_keeps_the_replications_that_all_settings_have() -> None:
     scenario = parse_scenario(OPEN_LOOP)
-    calls = 0
-
-    def progress() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 6:
-            raise KeyboardInterrupt
-
-    found = replicate_all([("a", scenario), ("b", scenario)], 50, progress=progress)
+    found = replicate_all([("a", scenario), ("b", scenario)], 50, watcher=_Stopping(6))
     assert [each.count for each in found] == [2, 2]
     assert all(each.is_interrupted for each in found)
     assert found[0].first.manifest["replications"] == 2
 
-    def at_once() -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        replicate(scenario, 3, progress=at_once)
+        replicate(scenario, 3, watcher=_Stopping(1))
+
+
+class _Stopping(Nobody):
+    """Stops everything at the end of some run."""
+
+    def __init__(self, run_count: int) -> None:
+        self.run_count = run_count
+
+    def ends(self) -> None:
+        self.run_count -= 1
+        if not self.run_count:
+            raise KeyboardInterrupt
+
+
+class _Asking(Nobody):
+    """Asks how far a run is when it begins, and when it is over."""
+
+    def __init__(self) -> None:
+        self.seen: list[Progress] = []
+
+    def begins(self, world: World) -> None:
+        self.world = world
+        self.seen.append(world.progress())
+
+    def ends(self) -> None:
+        self.seen.append(self.world.progress())
+
+
+@pytest.mark.parametrize("name", ["three-agents", "cold-probe", "open-loop", "real-sessions"])
+def test_a_watcher_sees_how_far_a_run_is(name: str) -> None:
+    watcher = _Asking()
+    results = simulate(load_scenario(name), watcher=watcher)
+    before, after = watcher.seen
+    assert (before.done_count, before.share, before.simulated_s) == (0, 0.0, 0.0)
+    assert after.planned_count == after.done_count > 0
+    assert after.share == 1.0
+    assert after.simulated_s == pytest.approx(results.end_s)
+
+
+def test_where_the_time_is_limited_the_time_tells_how_far_a_run_is() -> None:
+    watcher = _Asking()
+    simulate(load_scenario("three-agents", ["submit_until_s=100"]), watcher=watcher)
+    before, after = watcher.seen
+    assert before.planned_count is after.planned_count is None
+    assert after.share == 1.0
 
 
 def test_works_are_recorded_where_they_are_needed() -> None:

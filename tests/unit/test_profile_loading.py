@@ -82,7 +82,11 @@ def test_a_profile_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ('kind = "full"', 'kind = "fall"', "kind: unknown kind 'fall'; known: linear, full, padded, table"),
+        (
+            'kind = "full"',
+            'kind = "fall"',
+            "kind: unknown kind 'fall'; known: linear, full, padded, table",
+        ),
         ('kind = "full"', "", "kind: missing"),
         ('kind = "full"', 'kind = "linear"', "cost.prefill_knee_tokens: unknown key"),
         ("prefill_token_s = 1.69e-3", "prefill_token_ms = 1.69", "Did you mean prefill_token_s?"),

@@ -104,7 +104,7 @@ def test_the_recorded_sessions_are_replayed_as_recorded() -> None:
         assert mine["pause_before_s"].tolist()[1:] == [row["pause_before_s"] for row in session[1:]]
         # A ds4 slot reuses all that it holds or nothing; the recorded server kept a part.
         kept = [
-            row["cached_tokens"]
+            before["prompt_tokens"] + before["output_tokens"]
             if row["recorded_shared_tokens"] > before["prompt_tokens"] / 2
             else 0
             for before, row in itertools.pairwise(session)

@@ -132,7 +132,7 @@ def test_what_was_finished_is_kept_after_an_interruption(
     path = tmp_path / "rows.json"
     done = moesim("--json", str(path))
     assert done.exit_code == 130
-    assert "interrupted: what follows rests on 1 rows" in done.stderr
+    assert "interrupted: what follows rests on 1 row\n" in done.stderr
     document = json.loads(path.read_text())
     assert document["is_interrupted"]
     assert len(document["rows"]) == 1
