@@ -21,6 +21,7 @@ from calibration.form import NO_STEP
 from calibration.groups import recording_groups
 from calibration.left_out import LeftOut, choose, leave_out
 from calibration.shapes import Shape
+from calibration.uncertainty import covariance
 from sim.errors import CalibrationError
 
 RULE = (
@@ -54,8 +55,10 @@ class Comparison:
     refused_ : dict of str to str
         Forms that no lawful fit exists for, and why.
     covariance_ : DataFrame
-        Of the coefficients of the chosen form above 0, and its parameter; empty with too few
-        groups.
+        Of the coefficients of the chosen form above 0, and its parameter; empty if nothing can
+        contradict the fit.
+    errors_from_ : str
+        In words, where the covariance comes from.
     why_ : str
         How the rule came to the form.
     decisive_ : dict of str to str
@@ -122,8 +125,7 @@ class Comparison:
                 name = with_steps.name
                 self.fitted_[name] = self.chosen_
                 self.forms_.loc[name] = _row(self.chosen_, judged)
-        above = [key for key, value in self.chosen_.coefficients_.items() if value > 0]
-        self.covariance_ = pd.DataFrame() if judged is None else judged.covariance(above)
+        self.covariance_, self.errors_from_ = covariance(self.chosen_, judged)
         return self
 
     def standard_error(self, name: str) -> float | None:

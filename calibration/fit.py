@@ -25,6 +25,7 @@ from calibration.form import (
     Far,
     Floats,
     design,
+    launch_sizes,
     to_grain,
 )
 from calibration.groups import group_weights, recording_groups
@@ -198,6 +199,10 @@ class FullForm:
         columns = [self.names.index(other) for other in free]
         others = [self.names.index(other) for other in free if other != name]
         return rank(jacobian[:, columns]) == rank(jacobian[:, others])
+
+    def launch_sizes(self) -> set[int]:
+        """Return the tokens of every launch among the fitted rows."""
+        return launch_sizes(self.table_, self.prefill_cap_tokens)
 
     def rows_that_pay(self, name: str) -> pd.DataFrame:
         """Return the fitted rows that depend on a coefficient."""

@@ -191,6 +191,17 @@ def launch_count(row: Mapping[Any, Any]) -> int:
     return sum(count for _, count in _cycles(*[int(row[name]) for name in names]).launches)
 
 
+def launch_sizes(table: pd.DataFrame, prefill_cap_tokens: int) -> set[int]:
+    """Return the tokens of every launch of the prefills of a table."""
+    names = ["context_tokens", "tokens", "quantum_tokens", "prefill_cap_tokens"]
+    prefill = table[table["kind"] != "decode"]
+    return {
+        size
+        for context, tokens, quantum, cap in prefill[names].itertuples(index=False)
+        for size, _ in _cycles(context, tokens, quantum, cap or prefill_cap_tokens).launches
+    }
+
+
 def to_grain(values: Floats, names: Sequence[str]) -> Floats:
     """Return coefficients in the resolution of the kernel."""
     grains = np.array([COEFFICIENTS[name].grain_ps if name in NAMES else 1 for name in names])

@@ -16,12 +16,10 @@ from calibration.datasets import data_path
 from calibration.fit import FullForm
 from calibration.kv_fit import KvFit
 from calibration.recipe import Recipe
+from calibration.uncertainty import TOLERANCE, possible_parameters
 from sim.errors import CalibrationError, Problem
 from sim.fields import frozen
 from sim.profiles import Profile
-
-TOLERANCE = 0.03
-"""Relative; a parameter is called possible while every fitted run stays within."""
 
 
 def profile_document(
@@ -158,11 +156,6 @@ def _how_scanned(form: FullForm) -> str:
         f"{text}; {possible[0]:g} ... {possible[-1]:g} keep every fitted {told} "
         f"within {TOLERANCE:.0%}"
     )
-
-
-def possible_parameters(form: FullForm) -> pd.DataFrame:
-    """Return the part of the scan whose every fitted run stays within the tolerance."""
-    return form.scan_[(form.scan_["worst"] <= TOLERANCE) & form.scan_["is_lawful"].astype(bool)]
 
 
 def measured_range(table: pd.DataFrame) -> dict[str, list[int]]:

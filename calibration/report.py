@@ -8,10 +8,11 @@ import numpy as np
 
 from calibration.comparison import RULE, Comparison
 from calibration.making import Made
-from calibration.profile_document import how_obtained, possible_parameters
+from calibration.profile_document import how_obtained
 from calibration.small_chunks import profile_runs
 from calibration.sweep_document import held_out_residuals
 from calibration.sweeps import sweeps
+from calibration.uncertainty import open_questions, possible_parameters
 
 STRONG_CORRELATION = 0.9
 
@@ -79,6 +80,7 @@ def _coefficient_lines(made: Made) -> Iterator[str]:
         )
     for name, why in comparison.absent.items():
         yield f"{name:<24}{0:>13}{'':>11}  {'':<11} {why}"
+    yield f"Standard errors (+-): {comparison.errors_from_}."
     # What is assumed, or rests on a single row, is none of the fit's.
     for name, entry in made.document["coefficients"].items():
         if name.startswith(("prefill", "decode", "expert")) and (
@@ -152,5 +154,7 @@ def _unknown_lines(made: Made) -> Iterator[str]:
                 f"  {form.shape.parameter} {parameter:g}: worst run {row['worst']:.2%} "
                 f"with {values}"
             )
+    for text in open_questions(form):
+        yield f"  {text}"
     for text in made.document["provenance"].get("unmeasured", []):
         yield f"  {text}"

@@ -68,7 +68,7 @@ def advice(machine: ThisMachine, matches: list[Match]) -> Iterator[str]:
         yield f"{best.profile.name} was measured on this chip: compare build and model"
     else:
         yield "no profile was measured on this chip: their seconds are no forecast for it"
-    yield "a profile of your own, from steps that you measure here (one CSV, at least 6 rows):"
+    yield "a profile of your own, from the file that your benchmark wrote here, as it is:"
     words = "moesim calibrate mine.csv -o mine.toml"
     yield f"  {words}"
     engine = best.profile.engine.model_dump() if best is not None else {}
@@ -78,7 +78,7 @@ def advice(machine: ThisMachine, matches: list[Match]) -> Iterator[str]:
     if stated:
         yield f"    with what no measurement tells: {' '.join(stated)}"
     yield "  moesim run three-agents --profile mine.toml"
-    yield "columns of mine.csv: moesim calibrate --help"
+    yield "files that it reads, and the columns of your own: moesim calibrate --help"
 
 
 def _print_json(machine: ThisMachine, matches: list[Match]) -> None:
