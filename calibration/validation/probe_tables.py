@@ -97,7 +97,7 @@ def cost_table(figure: SeedFigure, probes: Probes) -> Answer:
     """Answer for tables 9 and 10: experts, cost per token (contradicted), and the gaps."""
     quantum = _quantum(figure.row)
     if figure.column == "gap between tokens":
-        return Answer("itl_s during prefill, mean", probes.gap_s(quantum), GAP)
+        return Answer("itl_s of whole cycles, mean", probes.gap_s(quantum), GAP)
     if figure.column == "cost per token":
         again = rederived_token_s(quantum, probes)
         note = f"table 3 less a batch of {probes.batch_s():.3f} s: {1e3 * again:.2f} ms"

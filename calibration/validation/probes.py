@@ -23,6 +23,8 @@ from sim.units import to_s
 QUANTUM = "policy.mixed_quantum_tokens"
 NO_YIELDING_TOKENS = 32768
 """A quantum that holds the whole prompt."""
+PROMPT_TOKENS = 24800
+"""Of the cold probe."""
 SPAN_TOKENS, SPAN_CONTEXT_TOKENS = 5964, 20000
 """Of table 1; its context is not recorded."""
 
@@ -87,7 +89,7 @@ class Probes:
         """Return the ratio of the speeds at quanta of 2048 and 128, deep in a context."""
         settings = (
             f"clients.probe.cached_tokens={context_tokens}",
-            f"clients.probe.prompt_tokens={context_tokens + 24800}",
+            f"clients.probe.prompt_tokens={context_tokens + PROMPT_TOKENS}",
         )
         large, small = (
             self.speed(quantum, "long-context-probe", *settings) for quantum in (2048, 128)
@@ -99,8 +101,11 @@ class Probes:
         return float(self._aligned(cap_tokens)["prefill_tokens_per_s"])
 
     def cut_launches(self, cap_tokens: int) -> int:
-        """Return the launches of the aligned span of table 11 at a prefill cap."""
-        return int(self._aligned(cap_tokens)["launch_count"])
+        """Return the launches of the prefill of the aligned span of table 11 at a cap."""
+        results = self.results("fragmentation", f"engine.prefill_cap_tokens={cap_tokens}")
+        table = results.table("executor")
+        mine = (table["client"] == "aligned") & (table["kind"] == "prefill")
+        return int(table["launch_count"][mine].sum())
 
     def _aligned(self, cap_tokens: int) -> Mapping[str, Any]:
         found = self.summary("fragmentation", f"engine.prefill_cap_tokens={cap_tokens}")
@@ -122,8 +127,22 @@ class Probes:
         return [during_prefill(results, int(request_id)) for request_id in streams]
 
     def gap_s(self, quantum_tokens: int) -> float:
-        """Return the mean gap between two tokens of a session during the prefill, seconds."""
-        return _mean([each.itl_s["mean"] for each in self.beside(quantum_tokens)])
+        """Return the mean gap between two tokens of a session during the prefill, seconds.
+
+        Over whole cycles, a quantum and a decode batch: the rest of the prompt at the end, and the
+        step that brings its first token, are shorter. (The source's figures are the quantum over
+        the speed.)
+        """
+        results = self.results("cold-probe", f"{QUANTUM}={quantum_tokens}")
+        r = results.table("requests")
+        begin_s = float(r["start_s"][r["client"] == "probe"][0])
+        whole = PROMPT_TOKENS // quantum_tokens
+        gaps: list[float] = []
+        for request_id in r["request_id"][r["client"] == "streams"]:
+            instants = results.token_instants_s(int(request_id))
+            first = int(np.searchsorted(instants, begin_s, side="right"))
+            gaps += np.diff(instants[first - 1 : first + whole]).tolist()
+        return _mean(gaps)
 
     def session_rate(self, quantum_tokens: int) -> float:
         """Return the decode speed of a session during the prefill, tokens/s."""
@@ -151,7 +170,7 @@ class Probes:
         """Return seconds of prefill works alone for each token of the cold probe."""
         table = self.results("cold-probe", f"{QUANTUM}={quantum_tokens}").table("executor")
         mine = (table["client"] == "probe") & (table["kind"] == "prefill")
-        return float(table["busy_s"][mine].sum()) / 24800
+        return float(table["busy_s"][mine].sum()) / PROMPT_TOKENS
 
     def batch_s(self) -> float:
         """Return seconds of a decode batch of three sessions between two quanta."""
