@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from figures.style import BLUE, ORANGE, svg_text, use_style
 from sim.loading import load_scenario
 from sim.metrics import summary
 from sim.recorded import find_recorded
@@ -62,19 +63,19 @@ def draw(frame: pd.DataFrame, speed: Axes, pause: Axes) -> None:
         fontsize=8,
     )
     speed.plot(
-        frame["quantum_tokens"], frame["prefill_tokens_per_s"], color="#0072B2", label="simulated"
+        frame["quantum_tokens"], frame["prefill_tokens_per_s"], color=BLUE, label="simulated"
     )
     speed.plot(
         frame["quantum_tokens"],
         frame["recorded_prefill_tokens_per_s"],
         linestyle="none",
         marker="o",
-        color="#D55E00",
+        color=ORANGE,
         label="recorded (the profile is fitted to these)",
     )
     speed.set(ylabel="prefill speed (tokens/s)", ylim=(0, 640))
     speed.legend(frameon=False, loc="lower right", fontsize=8)
-    pause.plot(frame["quantum_tokens"], frame["worst_gap_s"], color="#0072B2")
+    pause.plot(frame["quantum_tokens"], frame["worst_gap_s"], color=BLUE)
     pause.set(ylabel="longest pause of the others (s)", ylim=(0, None))
     for axes in (speed, pause):
         axes.set_xscale("log", base=2)
@@ -86,11 +87,7 @@ def draw(frame: pd.DataFrame, speed: Axes, pause: Axes) -> None:
 
 def main(folder: Path) -> None:
     """Write ``speed_by_quantum.svg`` and ``speed_by_quantum.csv``."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    # The same numbers give the same bytes.
-    mpl.rcParams |= {"svg.hashsalt": "moesim", "svg.fonttype": "none", "font.size": 9}
+    use_style()
     import matplotlib.pyplot as plt
 
     frame = data()
@@ -99,7 +96,7 @@ def main(folder: Path) -> None:
     figure.suptitle("One 24,800-token prompt beside three decoding sessions, ds4 on an M3 Ultra")
     folder.mkdir(parents=True, exist_ok=True)
     frame.to_csv(folder / "speed_by_quantum.csv", index=False, float_format="%.6g")
-    figure.savefig(folder / "speed_by_quantum.svg", metadata={"Date": None})
+    (folder / "speed_by_quantum.svg").write_text(svg_text(figure), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,8 +32,6 @@ def make_manifest(
     command
         The command line, without output options.
     """
-    import numpy as np
-
     return {
         "moesim_version": moesim_version(),
         "moesim_commit": moesim_commit(),
@@ -45,6 +44,45 @@ def make_manifest(
         "seed": seed,
         "replications": replications,
         "command": command,
+        **_platform(),
+    }
+
+
+def manifest_of_many(
+    scenarios: Mapping[str, str],
+    profiles: Mapping[str, str],
+    *,
+    seed: int | None,
+    replications: int,
+    command: str,
+) -> dict[str, object]:
+    """Return the manifest of an output that many scenarios and profiles went into.
+
+    Parameters
+    ----------
+    scenarios, profiles
+        Hash of each by name.
+    seed
+        Seed of every random stream; None for that of each scenario.
+    replications, command
+        As for `make_manifest`.
+    """
+    return {
+        "moesim_version": moesim_version(),
+        "moesim_commit": moesim_commit(),
+        "scenario_hashes": dict(scenarios),
+        "profile_hashes": dict(profiles),
+        "seed": seed,
+        "replications": replications,
+        "command": command,
+        **_platform(),
+    }
+
+
+def _platform() -> dict[str, object]:
+    import numpy as np
+
+    return {
         "python_version": platform.python_version(),
         "numpy_version": np.__version__,
         "platform": f"{platform.system()}-{platform.machine()}",

@@ -22,6 +22,7 @@ GROUP = "moesim.commands"
 COMMANDS = {
     "run": "sim.cli.run:run",
     "compare": "sim.cli.compare:compare",
+    "validate": "sim.cli.validate:validate",
     "policies": "sim.cli.lists:policies",
     "profiles": "sim.cli.lists:profiles",
     "scenarios": "sim.cli.lists:scenarios",

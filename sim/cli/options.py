@@ -116,7 +116,12 @@ def check_output(path: str | Path | None, option: str) -> None:
         check_file(Path(path), option)
 
 
-OUTPUTS = {"json_path": "--json", "markdown_path": "--markdown", "out_path": "--out"}
+OUTPUTS = {
+    "json_path": "--json",
+    "markdown_path": "--markdown",
+    "out_path": "--out",
+    "plot_path": "--plot",
+}
 """Parameters of commands that name what is written."""
 
 
