@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,8 @@ SMALL_SCATTER = {"prefill": 0.015, "decode": 0.03}
 RISE = 0.15
 SMALL_RISE = 0.02
 DRIFT = 0.10
+FEWEST_REPEATS = 3
+"""Measurements of a step before a change of them is called drift."""
 SMALL_DRIFT = 0.03
 
 _REMEDY = (
@@ -148,22 +151,23 @@ def scatter_and_rise(table: pd.DataFrame) -> Iterator[Finding]:
 def drift(table: pd.DataFrame) -> Iterator[Finding]:
     """Yield how steps that were measured more than once changed over the run.
 
-    The change is the median over pairs of one step measured twice (Theil-Sen), in its logarithm and
-    for the whole run; the order of measuring is the column ``order``, or ``repeat`` without it.
+    The change of one step is the median slope of the logarithm of its seconds over pairs of its
+    measurements (Theil-Sen) times the time that they span; the change of a set is the median over
+    its steps. The order of measuring is the column ``order``, and within it ``repeat``.
     """
-    steps = table[table["kind"].isin(["prefill", "decode"]) & (table["role"] != "contradicted")]
+    steps = table[table["kind"] != "request"]
+    steps = steps[steps["role"] != "contradicted"]
     if "order" not in steps:
         return
     for name, rows in steps.groupby("set", sort=False):
-        order = rows["order" if rows["order"].any() else "repeat"].to_numpy(float)
-        span = float(np.ptp(order))
-        if not span:
+        order = rows["order"].to_numpy(float) * (rows["repeat"].max() + 1)
+        order += rows["repeat"].to_numpy(float)
+        names = ["tokens", "context_tokens", "rows", "quantum_tokens", "decode_rows"]
+        keys = rows.groupby([key for key in names if key in rows], sort=False).ngroup().to_numpy()
+        changes = list(_changes(keys.tolist(), order, np.log(rows["seconds"].to_numpy(float))))
+        if not changes:
             continue
-        keys = rows.groupby(["tokens", "context_tokens", "rows"], sort=False).ngroup().to_numpy()
-        slopes = list(_slopes(keys.tolist(), order, np.log(rows["seconds"].to_numpy(float))))
-        if not slopes:
-            continue
-        change = float(np.expm1(np.median(slopes) * span))
+        change = float(np.expm1(np.median(changes)))
         if abs(change) > SMALL_DRIFT:
             last = rows.iloc[int(order.argmax())]
             refused = abs(change) > DRIFT
@@ -175,10 +179,15 @@ def drift(table: pd.DataFrame) -> Iterator[Finding]:
             yield Finding("drift", message, refused, (last["file"], int(last["line"])))
 
 
-def _slopes(keys: Sequence[int], order: Floats, log: Floats) -> Iterator[float]:
+def _changes(keys: Sequence[int], order: Floats, log: Floats) -> Iterator[float]:
+    """Yield the change of each step that was measured at three instants at least."""
     for key in np.unique(keys):
         at = np.flatnonzero(np.asarray(keys) == key)
-        for i, first in enumerate(at):
-            for second in at[i + 1 :]:
-                if order[second] != order[first]:
-                    yield (log[second] - log[first]) / (order[second] - order[first])
+        if len(np.unique(order[at])) < FEWEST_REPEATS:
+            continue
+        slopes = [
+            (log[second] - log[first]) / (order[second] - order[first])
+            for first, second in combinations(at, 2)
+            if order[second] != order[first]
+        ]
+        yield float(np.median(slopes) * np.ptp(order[at]))

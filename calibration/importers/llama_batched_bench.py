@@ -19,6 +19,7 @@ from calibration.importers.rows import (
     decode,
     first_object,
     json_lines,
+    loose,
     prefill,
     refuse_bom,
 )
@@ -54,16 +55,16 @@ def _read(text: str, source: str, about: Mapping[str, str]) -> Imported:
         if len(problems.found) > before:
             continue
         launches.add(launch)
-        is_shared = bool(int(given.get("is_pp_shared") or 0))
+        is_shared = loose(given.get("is_pp_shared")) > 0
         prompts = 1 if is_shared else sequences
         for key, tokens, spent, rate in (
             ("t_pp", prompt * prompts, spent_pp, "speed_pp"),
             ("t_tg", steps * sequences, spent_tg, "speed_tg"),
         ):
-            told = given.get(rate)
-            if tokens and told and not agree(tokens / spent, float(told)):
+            told = loose(given.get(rate))
+            if tokens and not agree(tokens / spent, told):
                 message = (
-                    f"{spent:g} s for {tokens} tokens, but {rate} says {float(told):.4g} tokens/s: "
+                    f"{spent:g} s for {tokens} tokens, but {rate} says {told:.4g} tokens/s: "
                     "are the units mixed?"
                 )
                 problems.add(key, message, line)

@@ -24,11 +24,15 @@ from calibration.importers.rows import (
     header_of,
     json_lines,
     json_of,
+    loose,
     prefill,
 )
 
 REQUIRED = ("n_prompt", "n_gen", "avg_ns", "avg_ts")
 KNOWN = {*REQUIRED, "build_commit", "n_ubatch", "n_depth", "stddev_ns", "model_type"}
+
+MOST_FILE_BYTES = 2**50
+"""Of a model; more is no size."""
 
 DEFINITIONS = (
     "pp: a prompt of n_prompt tokens behind n_depth cached ones, in launches of n_ubatch, without "
@@ -142,8 +146,9 @@ def _origin(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _sections(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    launches = [int(float(one["n_ubatch"])) for one in found if one.get("n_ubatch")]
-    sizes = {int(float(one["model_size"])) for one in found if one.get("model_size")}
+    told = [(loose(one.get("n_ubatch")), loose(one.get("model_size"))) for one in found]
+    launches = [int(launch) for launch, _ in told if launch >= 1]
+    sizes = {int(size) for _, size in told if 0 < size < MOST_FILE_BYTES}
     sections: dict[str, dict[str, Any]] = {"engine": {"launch_cut": "chunk"}}
     if launches:
         # Several were perhaps swept; the server runs with one, and the largest is most like it.

@@ -19,6 +19,7 @@ from calibration.importers.rows import (
     Row,
     agree,
     decode,
+    loose,
     prefill,
     refuse_bom,
 )
@@ -148,7 +149,7 @@ def _timing(state: _State, timing: re.Match[str], number: int, problems: Problem
     if len(problems.found) > before:
         return
     seconds = milliseconds / 1e3
-    rate = float(timing["rate"]) if timing["rate"] else float("nan")
+    rate = loose(timing["rate"])
     request = state.requests.setdefault(state.slot, _Request())
     if timing["what"] == "prompt eval":
         if tokens and not agree(tokens / seconds, rate):

@@ -275,6 +275,15 @@ def header_of(text: str) -> set[str]:
     return {word.strip().strip('"') for word in first.split(",")}
 
 
+def loose(value: Any) -> float:
+    """Return a finite number, or NaN for anything else: of what is only compared."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
 def agree(first: float, second: float, tolerance: float = 0.2) -> bool:
     """Return whether two statements of one number say the same; NaN agrees with anything."""
     if math.isnan(first) or math.isnan(second):

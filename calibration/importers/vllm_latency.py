@@ -99,17 +99,24 @@ def _records(document: Any) -> Sequence[_Record | None]:
         return [(own, found, document.get("avg_latency"), {})]
     records: list[_Record | None] = []
     for item in document if isinstance(document, list) else []:
-        metric = item.get("metric", {}) if isinstance(item, dict) else {}
+        metric = _table(item, "metric")
         if metric.get("name") != "latency":
             records.append(None)
             continue
-        args = item.get("benchmark", {}).get("extra_info", {}).get("args", {})
-        model = str(item.get("model", {}).get("name") or args.get("model") or NOT_STATED)
+        args = _table(_table(_table(item, "benchmark"), "extra_info"), "args")
+        model = str(_table(item, "model").get("name") or args.get("model") or NOT_STATED)
         values = metric.get("benchmark_values")
-        average = metric.get("extra_info", {}).get("avg_latency")
-        found = values if isinstance(values, list) else []
-        records.append((args, found, average, {"model": model}))
+        average = _table(metric, "extra_info").get("avg_latency")
+        records.append(
+            (args, values if isinstance(values, list) else [], average, {"model": model})
+        )
     return records
+
+
+def _table(value: Any, key: str) -> Mapping[str, Any]:
+    """Return a table in a table, or an empty one."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _detects(text: str) -> bool:
@@ -117,7 +124,7 @@ def _detects(text: str) -> bool:
     if first is None:
         return '"avg_latency"' in text or ('"latencies"' in text and '"ttfts"' not in text)
     if "metric" in first and "benchmark" in first:
-        return "vLLM" in str(first["benchmark"].get("name", "")) or "input_len" in str(first)
+        return "vLLM" in str(first["benchmark"]) or "input_len" in str(first)
     return "ttfts" not in first and bool({"latencies", "avg_latency"} & set(first))
 
 

@@ -7,6 +7,7 @@ Fields of ``vllm/benchmarks/serve.py`` (2025-26): ``input_lens``, ``output_lens`
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from calibration.importers.rows import (
     decode,
     first_object,
     json_of,
+    loose,
     prefill,
 )
 
@@ -90,7 +92,8 @@ def _read(text: str, source: str, about: Mapping[str, str]) -> Imported:
 
 
 def _requests(document: Mapping[str, Any], problems: Problems) -> tuple[list[_Request], list[str]]:
-    errors = document.get("errors") or []
+    errors = document.get("errors")
+    errors = errors if isinstance(errors, list) else []
     starts = document.get("start_times")
     count = len(document["ttfts"])
     if not isinstance(starts, list) or len(starts) != count:
@@ -102,6 +105,11 @@ def _requests(document: Mapping[str, Any], problems: Problems) -> tuple[list[_Re
             problems.add("start_times", message)
             return [], []
         starts = None
+    if starts is not None:
+        for one in starts:
+            problems.number({"start_times": one}, "start_times", None, least=-1e18)
+        if problems.found:
+            return [], []
     found: list[_Request] = []
     failed = bundled = 0
     clock = 0.0
@@ -146,13 +154,13 @@ def _requests(document: Mapping[str, Any], problems: Problems) -> tuple[list[_Re
 def _check_units(
     document: Mapping[str, Any], requests: Sequence[_Request], problems: Problems
 ) -> None:
-    duration = document.get("duration")
-    if not isinstance(duration, int | float) or isinstance(duration, bool) or not requests:
+    duration = loose(document.get("duration"))
+    if math.isnan(duration) or not requests:
         return
     last = max([one.end_s for one in requests])
-    if last > SLACK * float(duration) + 1.0:
+    if last > SLACK * duration + 1.0:
         message = (
-            f"the requests end after {last:.4g} s, but the run took {float(duration):.4g} s: are "
+            f"the requests end after {last:.4g} s, but the run took {duration:.4g} s: are "
             "ttfts or itls in milliseconds?"
         )
         problems.add("duration", message)

@@ -139,6 +139,13 @@ class TestDrift:
         (found,) = drift(self.table(1 - 2 * DRIFT))
         assert found.is_refused
 
+    def test_repetitions_one_after_another_are_not_stretched(self) -> None:
+        """A little noise within one test of five is no drift of a run of forty tests."""
+        rows = self.table(1.0)
+        tests = pd.concat([rows.assign(tokens=n, order=n) for n in range(100, 140)])
+        noise = np.random.default_rng(5).standard_normal(len(tests))
+        assert not list(drift(tests.assign(seconds=tests["seconds"] * (1 + 0.01 * noise))))
+
     def test_a_file_with_repeats_is_refused_where_it_stands(self, tmp_path: Path) -> None:
         lines = [HEADER]
         for run in range(5):

@@ -26,7 +26,9 @@ from calibration.shapes import Plain
 from calibration.sweeps import PHASES, first_rows, set_first_rows_aside, sweeps
 from sim.cli import cli
 from sim.cost.build import build_cost
+from sim.nearest import nearest
 from sim.profiles import find_profile
+from sim.this_machine import ThisMachine
 from sim.units import to_s
 
 SWEEPS = [name for name, _ in shipped_sweeps()]
@@ -235,6 +237,31 @@ class TestSmallChunks:
 
 
 class TestProfiles:
+    @pytest.mark.parametrize(
+        ("machine", "first"),
+        [
+            (ThisMachine("macOS", "Apple M3 Ultra", memory_bytes=512 * 2**30), "ds4-m3-ultra"),
+            (ThisMachine("macOS", "Apple M4 Max", memory_bytes=128 * 2**30), "ds4-m4-max-studio"),
+            (ThisMachine("macOS", "Apple M2 Ultra", memory_bytes=192 * 2**30), "ds4-m2-ultra-aug"),
+            (ThisMachine("Linux", "Arm", gpus=("NVIDIA GB10",)), "ds4-gb10-aug"),
+            (
+                ThisMachine("Linux", "AMD", gpus=("NVIDIA RTX PRO 6000 Blackwell",)),
+                "ds4-rtx-pro-6000-may",
+            ),
+        ],
+    )
+    def test_a_machine_finds_its_own(self, machine: ThisMachine, first: str) -> None:
+        profiles = [find_profile(name) for name in [*SWEEPS, "ds4-m3-ultra"]]
+        match = nearest(machine, profiles)[0]
+        assert match.profile.name == first
+        assert match.is_same_chip
+
+    def test_the_build_and_the_model_choose_among_them(self) -> None:
+        machine = ThisMachine("macOS", "Apple M3 Ultra")
+        profiles = [find_profile(name) for name in SWEEPS]
+        match = nearest(machine, profiles, model="DeepSeek V4 PRO q2")[0]
+        assert match.profile.name == "ds4-m3-ultra-pro-q2"
+
     @pytest.mark.parametrize("name", SWEEPS)
     def test_it_says_what_it_is_and_what_it_lacks(self, name: str) -> None:
         profile = find_profile(name)
