@@ -54,15 +54,15 @@ def rows(inputs: Inputs) -> Iterator[ValidationRow]:
                 if not (row.judges_count or math.isnan(row.low)):
                     held_out.append(row)
                 yield row
+    if inputs.chosen is not None:
+        if inputs.chosen.name not in {name for name, _ in _sweeps()}:
+            inputs.note(f"{NAME}: only sweeps of the machine and model of {inputs.chosen.name}")
+        return
     yield from _given(
         coverage_row(
             held_out, row="all recordings: coverage", quantity="coverage, held out", is_judged=True
         )
     )
-    if inputs.chosen is not None:
-        if inputs.chosen.name not in {name for name, _ in _sweeps()}:
-            inputs.note(f"{NAME}: only sweeps of the machine and model of {inputs.chosen.name}")
-        return
     refused = refusals()
     for name, file in REFUSED.items():
         yield ValidationRow(

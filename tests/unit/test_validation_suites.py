@@ -108,7 +108,7 @@ def test_a_profile_is_judged_by_its_own_sweep() -> None:
         f"MAPE, {phase}, {part}"
         for phase in ("prefill", "decode")
         for part in ("fitted", "held out")
-    }
+    } | {"coverage, held out"}
 
 
 def test_a_users_profile_is_judged_by_the_sweeps_of_its_machine(tmp_path) -> None:
