@@ -183,13 +183,11 @@ def _notes_on_settings(
 
 def _notes_on_replays(tables: ScenarioTables, replays: Mapping[str, Facts]) -> Iterator[str]:
     for client in tables.clients:
-        if isinstance(client, ReplayClient) and any(replays[client.name].skipped):
+        if isinstance(client, ReplayClient) and replays[client.name].skipped.total:
             facts, path = replays[client.name], Path(client.path)
-            counts = zip(facts.skipped, ("rejected", "ended without a token"), strict=True)
-            reasons = " and ".join(f"{count:,} {reason}" for count, reason in counts if count)
             yield (
-                f"client {client.name}: {sum(facts.skipped):,} of the {facts.request_count:,} "
-                f"requests of {path.name} are not replayed: {reasons}"
+                f"client {client.name}: {facts.skipped.total:,} of the {facts.request_count:,} "
+                f"requests of {path.name} are not replayed: {facts.skipped}"
             )
 
 
