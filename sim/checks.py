@@ -11,6 +11,7 @@ from sim.client_tables import ArrivalsClient, Client, ProbeClient, ReplayClient,
 from sim.coefficients import TableCoefficients
 from sim.disk_checks import faults_of_disk, notes_on_disk
 from sim.errors import InputError, Problem
+from sim.idle_checks import notes_on_idle
 from sim.lines import Key
 from sim.memory_checks import faults_of_memory, notes_on_memory
 from sim.policy_choice import PolicyChoice
@@ -177,6 +178,7 @@ def _notes_on_settings(
         )
     yield from notes_on_disk(tables, policy, own)
     yield from notes_on_memory(tables, profile, own)
+    yield from notes_on_idle(tables, profile, policy, own)
 
 
 def _notes_on_replays(tables: ScenarioTables, replays: Mapping[str, Facts]) -> Iterator[str]:

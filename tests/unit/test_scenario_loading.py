@@ -408,7 +408,7 @@ def test_a_name_that_two_clients_share_needs_the_index() -> None:
 def test_changing_the_policy_drops_the_old_settings_and_says_so() -> None:
     scenario = load(TEXT, "policy.step_budget_tokens=512", policy="budget")
     assert scenario.policy.parameters.step_budget_tokens == 512
-    assert scenario.notes == ("policy budget instead of ds4: dropped mixed_quantum_tokens",)
+    assert scenario.notes[0] == "policy budget instead of ds4: dropped mixed_quantum_tokens"
     by_override = load(TEXT, "policy.kind=budget", "policy.step_budget_tokens=512")
     assert by_override.hash == scenario.hash
     same = load(policy="ds4")
