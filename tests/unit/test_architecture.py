@@ -19,12 +19,13 @@ LAYERS = [
     "sim.observer sim.watcher",
     # The kernel: choose, price, account, let time pass.
     "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.checkpoints "
-    "sim.checkpointing sim.stops sim.lock sim.priced sim.layout sim.ledger sim.engine sim.audit",
+    "sim.checkpointing sim.stops sim.lock sim.priced sim.layout sim.ledger sim.engine sim.audit "
+    "sim.guard",
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
     "sim.coefficients sim.settings sim.memory sim.profiles sim.trace_file sim.replayed "
     "sim.client_fields sim.agent_tables sim.client_tables sim.policy_choice "
-    "sim.memory_checks sim.size_checks sim.disk_checks sim.scenario sim.overrides "
+    "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.scenario sim.overrides "
     "sim.shell_words sim.engine_args sim.launch_line sim.checks "
     "sim.findings sim.profile_choice sim.policy_table "
     "sim.loading sim.schema sim.cost.build",
