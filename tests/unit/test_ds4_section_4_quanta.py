@@ -48,22 +48,32 @@ def run(
     *asks: Any, cap: int | None = None, slots: int = 6, barging: float = 0.0, seed: int = 1,
     **keys: Any,
 ) -> Trace:  # fmt: skip
-    options = EngineOptions(slot_count=slots, prefill_cap_tokens=cap, barging_probability=barging)
+    options = EngineOptions(
+        slot_count=slots,
+        first_token="decode",
+        prefill_cap_tokens=cap,
+        barging_probability=barging,
+    )
     return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, options, seed=seed)
 
 
 def test_a_quantum_ends_with_the_prompt() -> None:
-    assert run(Ask(0, 2048)).names == ["p0:2048"]
-    assert run(Ask(0, 2049)).names == ["p0:2048", "p0:1"]
+    assert run(Ask(0, 2048)).names == ["p0:2048", "d0"]
+    assert run(Ask(0, 2049)).names == ["p0:2048", "p0:1", "d0"]
 
 
 def test_idle_quantum_with_nobody_decoding() -> None:
-    assert run(Ask(0, 5000)).works == [(0.0, "p0:2048"), (2.048, "p0:2048"), (4.096, "p0:904")]
+    assert run(Ask(0, 5000)).works == [
+        (0.0, "p0:2048"),
+        (2.048, "p0:2048"),
+        (4.096, "p0:904"),
+        (5.0, "d0"),
+    ]
 
 
 def test_idle_quantum_of_pull_request_827_is_the_cap() -> None:
     works = run(Ask(0, 9000), idle_quantum_tokens="prefill_cap", cap=4096)
-    assert works.names == ["p0:4096", "p0:4096", "p0:808"]
+    assert works.names == ["p0:4096", "p0:4096", "p0:808", "d0"]
 
 
 @pytest.mark.parametrize("quantum", [128, 512, 2048])
@@ -73,17 +83,17 @@ def test_the_mixed_quantum_does_nothing_without_a_decoder(quantum: int) -> None:
 
 
 def test_one_decoder_switches_the_mixed_quantum_on() -> None:
-    """A request of 4 tokens decodes beside a prompt of 400: one quantum, one batch, and so on."""
-    works = run(Ask(0, 1, 4), Ask(0.05, 400), stale_quantum=False).works
-    # The first token of 0 comes from its prefill.
+    """An answer of 3 tokens beside a prompt of 400: one quantum, one batch, and so on."""
+    works = run(Ask(0, 1, 3), Ask(0.05, 400), stale_quantum=False).works
     assert works == [
         (0.0, "p0:1"),
         (0.001, "d0"),  # 100 ms, the prompt arrives meanwhile
         (0.101, "p1:128"),  # the decode batch has just ended, its row not queued yet
         (0.229, "d0"),
         (0.329, "p1:128"),
-        (0.457, "d0"),  # the fourth token: nobody decodes any more
+        (0.457, "d0"),  # the third token: nobody decodes any more
         (0.557, "p1:144"),
+        (0.701, "d1"),
     ]
 
 
@@ -92,24 +102,31 @@ def test_a_quantum_read_before_the_wait_is_stale() -> None:
 
     And the mixed quantum that it reads later stays 128 after the decoder is gone.
     """
-    asks = (Ask(0, 100, 3), Ask(0, 3000))
+    asks = (Ask(0, 100, 2), Ask(0, 3000))
     assert run(*asks).works == [
         (0.0, "p0:100"),  # both read 2,048: nobody decodes
-        (0.1, "p1:2048"),  # stale; and the first token of 0 is not sampled yet, so 1 enters
+        (0.1, "p1:2048"),  # stale; and 0 does not pend before this instant, so 1 enters
         (2.148, "d0"),  # pending decode blocks prefill
         (2.248, "p1:128"),
         (2.376, "d0"),  # the last token of 0
         (2.476, "p1:128"),  # stale again: nobody decodes, but 128 was read
         (2.604, "p1:696"),
+        (3.3, "d1"),
     ]
     fresh = run(*asks, stale_quantum=False)
-    assert fresh.names == ["p0:100", "p1:128", "d0", "p1:128", "d0", "p1:2048", "p1:696"]
+    assert fresh.names == ["p0:100", "p1:128", "d0", "p1:128", "d0", "p1:2048", "p1:696", "d1"]
 
 
 def test_a_prompt_waits_for_the_work_in_flight() -> None:
     """It comes at 0.05, during a step to 0.101, and at 0.15, during a quantum to 0.201."""
-    works = run(Ask(0, 1, 2), Ask(0.05, 100), Ask(0.15, 10)).works
-    assert works == [(0.0, "p0:1"), (0.001, "d0"), (0.101, "p1:100"), (0.201, "p2:10")]
+    works = run(Ask(0, 1, 1), Ask(0.05, 100), Ask(0.15, 10)).works
+    assert works == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),
+        (0.101, "p1:100"),
+        (0.201, "p2:10"),
+        (0.211, "d1,2"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -129,27 +146,36 @@ def test_simultaneous_prompts_have_a_mix_of_quanta(
     assert [name for name in late if name[0] == "p"][1:3] == ["p1:2048", "p2:2048"]
 
 
+EQUAL = {"idle_quantum_tokens": 100, "mixed_quantum_tokens": 100}
+
+
 def test_round_robin_over_prefilling_slots() -> None:
-    works = run(Ask(0, 250), Ask(0, 150), Ask(0.12, 90), idle_quantum_tokens=100)
+    works = run(Ask(0, 250), Ask(0, 150), Ask(0.12, 190), **EQUAL)
     # 2 arrives during the quantum of 1 and takes its turn after it.
-    assert works.names == ["p0:100", "p1:100", "p2:90", "p0:100", "p1:50", "p0:50"]
+    assert works.names == [
+        "p0:100", "p1:100", "p2:100", "p0:100", "p1:50", "p2:90", "d1,2", "p0:50", "d0",
+    ]  # fmt: skip
 
 
 def test_a_slot_that_does_not_wait_misses_its_turn() -> None:
-    """Slot 1 is empty from 0.11 on, so slots 0 and 2 alternate; 3 fills it and is next after 0."""
-    works = run(
-        Ask(0, 300), Ask(0, 10), Ask(0, 300), Ask(0.35, 50), slots=3, idle_quantum_tokens=100
-    )
-    # 3 comes at 0.35, during a turn of slot 2: slot 0 is next, then slot 1.
+    """Slot 1 prefills no more from 0.11 on, so slots 0 and 2 alternate.
+
+    It is empty at 0.31; 3 fills it and is next after slot 0.
+    """
+    works = run(Ask(0, 300), Ask(0, 10), Ask(0, 400), Ask(0.55, 50), slots=3, **EQUAL)
     assert works.works == [
         (0.0, "p0:100"),
         (0.1, "p1:10"),
         (0.11, "p2:100"),
-        (0.21, "p0:100"),
-        (0.31, "p2:100"),
-        (0.41, "p0:100"),
-        (0.51, "p3:50"),
-        (0.56, "p2:100"),
+        (0.21, "d1"),
+        (0.31, "p0:100"),
+        (0.41, "p2:100"),
+        (0.51, "p0:100"),  # 3 comes meanwhile
+        (0.61, "p3:50"),
+        (0.66, "d0,3"),
+        (0.86, "p2:100"),
+        (0.96, "p2:100"),
+        (1.06, "d2"),
     ]
 
 
@@ -163,23 +189,29 @@ def test_a_turn_is_one_quantum_whatever_its_size() -> None:
 def test_a_stalled_client_keeps_the_mixed_quantum() -> None:
     """300 tokens in 3 quanta instead of one, though nothing pends for a minute."""
     stalled = Ask(0, 1, FOREVER_PS, gaps_s=(60.0,))
-    assert run(stalled, Ask(1, 300)).works[1:] == [
+    assert run(stalled, Ask(1, 300)).works == [
+        (0.0, "p0:1"),
+        (0.001, "d0"),
         (1.0, "p1:128"),
         (pytest.approx(1.128), "p1:128"),
         (pytest.approx(1.256), "p1:44"),
+        (pytest.approx(1.302), "d1"),  # 2 ms late, for the same reason
     ]
 
 
 @pytest.mark.parametrize("quantum", [128, 700, 2048])
 def test_the_spread_of_three_equal_prefills_is_two_last_quanta_and_batches(quantum: int) -> None:
-    """Three prompts at once beside a stream end one after another, two last turns apart."""
+    """Three prompts at once beside a stream end one after another, two last turns apart.
+
+    Each has its token by the batch after its last quantum, a batch of two rows.
+    """
     prompt = 3000
     works = run(
         Ask(0, 1, FOREVER_PS), *[Ask(1.0, prompt)] * 3,
         mixed_quantum_tokens=quantum, stale_quantum=False,
     )  # fmt: skip
     finish_ps = [row.finish_ps for row in works.requests[1:]]
-    last_turn_s = (prompt % quantum or quantum) * 1e-3 + 0.1
+    last_turn_s = (prompt % quantum or quantum) * 1e-3 + 0.2
     assert max(finish_ps) - min(finish_ps) == 2 * to_ps(last_turn_s)
 
 
@@ -190,10 +222,11 @@ def launches(start: int, tokens: int, **keys: Any) -> Sequence[int]:
     """Return the launches of new tokens behind a resident prefix, at cap 4,096."""
     cost = partial(linear_cost, prefill_token_s=1e-3, decode_row_s=0.1, cap_tokens=4096)
     prompt = Ask(0, start + tokens, resident_tokens=start)
-    options = EngineOptions(slot_count=1, prefill_cap_tokens=4096)
+    options = EngineOptions(slot_count=1, first_token="decode", prefill_cap_tokens=4096)
     trace = play_by_hand(Ds4(Ds4.Parameters(**keys)), [prompt], options, cost=cost)
+    assert trace.names[-1] == "d0"
     at, sizes = start, []
-    for name in trace.names:
+    for name in trace.names[:-1]:
         quantum = int(name.removeprefix("p0:"))
         sizes += cost().launches(at, quantum)
         at += quantum
@@ -221,12 +254,12 @@ def test_a_quantum_that_does_not_divide_the_cap_splits() -> None:
 
 
 def test_the_cost_counts_the_launches() -> None:
-    """5 ms a launch: 2,048 and 509 + 1,539 tokens take 3 of them."""
+    """5 ms a launch: 2,048 and 509 + 1,539 tokens take 3 of them; then a step of 100 ms."""
     cost = partial(ROUND_COST, prefill_chunk_s=0.005, cap_tokens=4096)
-    options = EngineOptions(slot_count=1, prefill_cap_tokens=4096)
+    options = EngineOptions(slot_count=1, first_token="decode", prefill_cap_tokens=4096)
     prompt = Ask(0, 1539 + 4096, resident_tokens=1539)
     trace = play_by_hand(Ds4(Ds4.Parameters()), [prompt], options, cost=cost)
-    assert trace.tokens_s == [[pytest.approx(4.096 + 3 * 0.005)]]
+    assert trace.tokens_s == [[pytest.approx(4.096 + 3 * 0.005 + 0.1)]]
 
 
 def test_parameters_are_checked() -> None:
