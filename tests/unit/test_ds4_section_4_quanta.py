@@ -4,29 +4,36 @@ A prompt token takes 1 ms, a decode step 100 ms a row.
 
 | rule | test |
 | --- | --- |
-| the target is the quantum, at most the prompt | test_a_quantum_ends_with_the_prompt |
-| 2,048 while no generation is active | test_idle_quantum_with_nobody_decoding |
-| then 128, ``--mixed-prefill-quantum`` | test_one_decoder_switches_the_mixed_quantum_on |
-| which does nothing without a decoder | test_the_mixed_quantum_does_nothing_without_a_decoder |
-| pull request 827: the idle quantum is the cap | test_idle_quantum_of_pull_request_827_is_the_cap |
-| read before the wait, both ways | test_a_quantum_read_before_the_wait_is_stale |
-| simultaneous prompts read one after another | test_simultaneous_prompts_have_a_mix_of_quanta |
-| waits while the engine is busy | test_a_prompt_waits_for_the_work_in_flight |
-| waits while decode is pending | section 5 |
-| turn: the next waiting slot after the last | test_round_robin_over_prefilling_slots |
-| of those that wait now | test_a_slot_that_does_not_wait_misses_its_turn |
-| one quantum each, whatever its size | test_a_turn_is_one_quantum_whatever_its_size |
-| 128 while a client is stalled | test_a_stalled_client_keeps_the_mixed_quantum |
-| a start at 0: chunks of the cap | test_a_start_at_zero_is_cut_at_the_cap |
-| otherwise also cut at multiples of the cap | test_an_unaligned_start_never_re_aligns |
-| an aligned start is not cut | test_an_aligned_start_is_never_cut |
-| other quanta split at every boundary | test_a_quantum_that_does_not_divide_the_cap_splits |
+| 4.1a at most the prompt | test_a_quantum_ends_with_the_prompt |
+| 4.2a 2,048 while no generation is active | test_idle_quantum_with_nobody_decoding |
+| 4.2b then 128 | test_one_decoder_switches_the_mixed_quantum_on |
+| 4.2b which does nothing alone | test_the_mixed_quantum_does_nothing_without_a_decoder |
+| 4.2c GLM 5.3: a note beside the flag | test_engine_args.py |
+| 4.2d names of the flags | test_engine_args.py |
+| 4.2e #827: the idle quantum is the cap | test_idle_quantum_of_pull_request_827_is_the_cap |
+| 4.3a read before the wait, both ways | test_a_quantum_read_before_the_wait_is_stale |
+| 4.3b one after another | test_simultaneous_prompts_have_a_mix_of_quanta |
+| 4.4a waits while the engine is busy | test_a_prompt_waits_for_the_work_in_flight |
+| 4.4c turn: the next waiting slot after the last | test_round_robin_over_prefilling_slots |
+| also three at once | test_the_spread_of_three_equal_prefills_is_two_last_quanta_and_batches |
+| 4.4d of those that wait now | test_a_slot_that_does_not_wait_misses_its_turn |
+| 4.4e one quantum each, whatever its size | test_a_turn_is_one_quantum_whatever_its_size |
+| 4.5 128 while a client is stalled | test_a_stalled_client_keeps_the_mixed_quantum |
+| 4.6a a start at 0: chunks of the cap | test_a_start_at_zero_is_cut_at_the_cap |
+| 4.6b otherwise at multiples of the cap | test_an_unaligned_start_never_re_aligns |
+| 4.6c an aligned start is not cut | test_an_aligned_start_is_never_cut |
+| 4.6d others at every boundary | test_a_quantum_that_does_not_divide_the_cap_splits |
+| also a launch has a price | test_the_cost_counts_the_launches |
+| 4.7 fewer than 4 tokens | not modelled |
+| also what 4.7 would cost | test_a_last_quantum_of_fewer_than_4_tokens_is_too_cheap |
+| 4.8 buffers | test_memory.py |
+| also settings are checked | test_parameters_are_checked |
 
-Elsewhere: buffers that ``--prefill-chunk`` sizes (test_memory); names of the flags and their
-history (test_engine_args). The floor of 1,024 with GLM 5.3 is a note beside the flag.
+4.4b is in the file of section 5.
 
-Not modelled: a suffix of less than 4 tokens goes token by token through the decode graph. Here it
-is a prefill of as many tokens, which costs about as much.
+Not modelled. 4.7: fewer than 4 tokens are a prefill of as many here. On an M3 Ultra at 20,000
+tokens of context that is 15 ms where three steps of the decode graph are 78: too cheap by a factor
+of 5. It concerns a prompt that is cached but for its end, and the last quantum of 3 prompts of 128.
 """
 
 from __future__ import annotations
@@ -38,9 +45,11 @@ from typing import Any
 import pytest
 
 from sim.cases import linear_cost
+from sim.cost.build import build_cost
 from sim.pencil import ROUND_COST, Ask, Trace, play_by_hand
 from sim.policies.ds4 import Ds4
-from sim.units import FOREVER_PS, to_ps
+from sim.profiles import find_profile
+from sim.units import FOREVER_PS, PS_PER_S, to_ps
 from sim.world import EngineOptions
 
 
@@ -260,6 +269,15 @@ def test_the_cost_counts_the_launches() -> None:
     prompt = Ask(0, 1539 + 4096, resident_tokens=1539)
     trace = play_by_hand(Ds4(Ds4.Parameters()), [prompt], options, cost=cost)
     assert trace.tokens_s == [[pytest.approx(4.096 + 3 * 0.005 + 0.1)]]
+
+
+def test_a_last_quantum_of_fewer_than_4_tokens_is_too_cheap() -> None:
+    """What rule 4.7 would cost: 3 tokens of prompt against 3 solo steps, at 20,000 of context."""
+    profile = find_profile("ds4-m3-ultra")
+    cost = build_cost(profile, profile.engine)
+    prefill_ps = cost.price_ps([(20_000, 3)], 0, 0, False)
+    steps_ps = sum([cost.price_ps([], 1, 20_000 + step, False) for step in range(3)])
+    assert (prefill_ps / PS_PER_S, steps_ps / PS_PER_S) == pytest.approx((0.0148, 0.078), rel=0.02)
 
 
 def test_parameters_are_checked() -> None:

@@ -4,24 +4,30 @@ A prompt token takes 1 ms, a decode step 100 ms a row.
 
 | rule | test |
 | --- | --- |
-| sleep until something pends, up to 2 ms for more | test_a_batch_waits_2_ms_for_more_rows |
-| fewer than the active ones: else it runs at once | test_a_batch_of_all_active_rows_does_not_wait |
-| ``DS4_SERVER_DECODE_COALESCE_US``, 0 to 100,000 | test_coalescing_gives_up_at_its_deadline |
-| from the first look | test_the_wait_begins_when_the_worker_is_free |
-| the wait runs during a quantum, too | test_the_wait_adds_nothing_after_a_quantum |
-| then the batch waits for the engine | test_a_pending_row_waits_for_the_quantum_in_flight |
-| and takes everything pending then | test_a_batch_takes_everything_that_pends_by_then |
-| prefill cannot slip into the wait | test_pending_decode_blocks_prefill_through_the_wait |
-| it can as soon as the batch is done | test_a_waiting_prompt_enters_when_a_batch_ends |
-| one that does not pend costs each step 2 ms | test_a_stalled_generation_costs_each_step_2_ms |
-| one quantum, one batch; token gap: their sum | test_the_token_gap_is_one_quantum_and_one_batch |
-| one batch a quantum, not one a round | test_one_decode_batch_per_quantum_and_not_per_round |
-| how a batch of B rows is executed | test_a_serial_batch_costs_its_rows |
-| what if a batch does not let prefill in at once | test_more_batches_between_two_quanta |
+| 5.1a sleep until something pends | test_a_batch_waits_2_ms_for_more_rows |
+| 5.1b up to 2 ms for more | test_a_batch_waits_2_ms_for_more_rows |
+| 5.1b unless all active ones pend | test_a_batch_of_all_active_rows_does_not_wait |
+| 5.1b from the first look | test_the_wait_begins_when_the_worker_is_free |
+| 5.1c ``DS4_SERVER_DECODE_COALESCE_US`` | test_coalescing_gives_up_at_its_deadline |
+| 5.1d the wait runs during a quantum, too | test_the_wait_adds_nothing_after_a_quantum |
+| 5.1e then it waits for the engine | test_a_pending_row_waits_for_the_quantum_in_flight |
+| 5.1f and takes everything pending then | test_a_batch_takes_everything_that_pends_by_then |
+| 4.4b prefill waits while decode pends | test_a_batch_takes_everything_that_pends_by_then |
+| 5.2a prefill cannot slip into the wait | test_pending_decode_blocks_prefill_through_the_wait |
+| 5.2b one that does not pend costs 2 ms | test_a_stalled_generation_costs_each_step_2_ms |
+| 5.3a prefill enters when a batch is done | test_a_waiting_prompt_enters_when_a_batch_ends |
+| 5.3b one quantum, one batch; gap: their sum | test_the_token_gap_is_one_quantum_and_one_batch |
+| 5.3c one batch a quantum, not one a round | test_one_decode_batch_per_quantum_and_not_per_round |
+| also what if a batch did not let prefill in | test_more_batches_between_two_quanta |
+| 5.4a native, partial or serial batches | test_a_serial_batch_costs_its_rows |
+| 5.4b a failure in a serial batch | not modelled |
+| 5.4c drafters | not modelled |
+| 5.4d prefill and decode in one pass | not modelled |
 
-Elsewhere: the forms of a step (test_linear_cost).
+The forms of a step are in test_linear_cost.
 
-Not modelled: speculative groups, and the mixed prefill and decode pass of CUDA tensor parallelism.
+Not modelled. 5.4b: nothing fails here. 5.4c: batched sessions run without drafters but for one
+model. 5.4d: the server uses it with CUDA tensor parallelism only.
 """
 
 from __future__ import annotations
