@@ -30,7 +30,7 @@ from sim.cli.terminal import make_table
 from sim.cli.verdict import all_equal, is_better, verdict
 from sim.cli.wording import change, factor, number, seconds
 from sim.experiment import Difference, paired, ranking
-from sim.launch_line import flag_of
+from sim.launch_line import flag_of, program_of
 from sim.manifest import make_manifest
 from sim.policies import flag_table
 from sim.recorded import RecordedFigure, find_recorded, settings_of
@@ -233,7 +233,8 @@ def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
     flags = [flag_of(best.scenario, key, values.get(key)) for key in differing_keys(done)]
     if table is not None and any(flags):
         left = "" if all(flags) else " (not all of it is a flag)"
-        yield f"as flags: {table.program} {' '.join(filter(None, flags))}{left}"
+        program = program_of(best.scenario, table)
+        yield f"as flags: {program} {' '.join(filter(None, flags))}{left}"
 
 
 def basis_line(done: Sequence[Replicated], outside: Axes) -> str:
