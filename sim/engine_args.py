@@ -8,7 +8,6 @@ the program, are changes of the server that the scenario describes.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,13 +16,13 @@ from pathlib import Path
 from sim.documents import did_you_mean, read_text
 from sim.errors import InputError, Problem, UnknownPolicyError
 from sim.flags import Flag, FlagTable
-from sim.launch_words import Launch, shell_word, shell_words
+from sim.given_flags import GivenFlags
+from sim.launch_words import Launch, shell_words
 from sim.overrides import Override
 from sim.policies import find_policy, flag_table
-from sim.shell_words import Script, Word, read_script
+from sim.shell_words import Word, read_script
 
 OPTION = "--engine-args"
-_FLAG = re.compile(r"[-\N{EN DASH}\N{EM DASH}]+[A-Za-z]")
 _DASHES = "-\N{EN DASH}\N{EM DASH}"
 _MOST_LISTED = 8
 
@@ -111,99 +110,8 @@ def _table_of(kind: str) -> FlagTable | None:
         return None
 
 
-@dataclass
-class _Reading:
-    table: FlagTable
-    source: str
-    is_file: bool
-    known: Mapping[str, bool]
-    given: dict[Flag, list[tuple[Word, str]]] = field(default_factory=dict)
-    """By flag: the word that names it and the value, for each time."""
-    unknown: dict[str, None] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    is_launch: bool = False
-    """A whole command, not flags alone."""
-    program: list[str] = field(default_factory=list)
-    """Words up to the first flag."""
-    variables: list[str] = field(default_factory=list)
-    others: list[list[str]] = field(default_factory=list)
-    """Words that set nothing here: a flag and what follows it."""
-
-    def read(self, script: Script) -> None:
-        words = self._launch(script)
-        self._variables(script.variables)
-        rest = iter(words)
-        following = next(rest, None)
-        is_open = False  # further words belong to a flag that sets nothing
-        while (word := following) is not None:
-            following = next(rest, None)
-            name, equals, value = word.text.partition("=")
-            flag = self.table.find(name)
-            if not _FLAG.match(word.text) and not (flag and equals):
-                if is_open:
-                    self.others[-1].append(word.text)
-                elif self.is_launch and not self.others and not self.given:
-                    self.program.append(word.text)
-                else:
-                    self.others.append([word.text])
-                continue
-            is_open = flag is None or not flag.is_modelled
-            if is_open:
-                self.others.append([word.text])
-            if flag is None:
-                self.unknown[name] = None
-            elif not flag.has_value:
-                self.given.setdefault(flag, []).append((word, ""))
-            elif equals:
-                self.given.setdefault(flag, []).append((word, value))
-            elif following is None or _FLAG.match(following.text):
-                self._refuse(word, name, "needs a value")
-            else:
-                self.given.setdefault(flag, []).append((word, following.text))
-                if is_open:
-                    self.others[-1].append(following.text)
-                following = next(rest, None)
-
-    def _launch(self, script: Script) -> list[Word]:
-        """Return the words of the command that starts the engine, from the first flag on."""
-        program = self.table.program.partition(" ")[0]
-        starts, others = [], []
-        for words in script.commands:
-            names = [word.text.replace("\\", "/").rpartition("/")[2] for word in words]
-            at = names.index(program) + 1 if program in names else 0
-            is_bare = at == len(words) and not self.is_file and len(script.commands) == 1
-            if not is_bare and not any(_FLAG.match(word.text) for word in words[at:]):
-                continue
-            if at:
-                starts.append((words[:at], words[at:]))
-            elif not self.is_file or any(self.table.find(word.text) for word in words):
-                others.append(([], words))
-        found, self.is_launch = starts or others, bool(starts)
-        if not found and not script.variables:
-            raise InputError(Problem(self.source, "", f"has no flags of {self.table.program}"))
-        if len(found) > 1:
-            lines = ", ".join(str((head or words)[0].line) for head, words in found)
-            said = f"{self.source} starts {self.table.program} {len(found)} times (lines {lines})"
-            self.notes.append(f"{said}; the last one is read")
-        head, last = found[-1] if found else ([], [])
-        self.program = [word.text for word in head]
-        return last
-
-    def _variables(self, variables: dict[str, Word]) -> None:
-        head = f"{self.table.program.partition(' ')[0].upper().replace('-', '_')}_"
-        for name, value in variables.items():
-            flag = self.table.find(name)
-            if flag is not None:
-                self.given[flag] = [(Word(name, value.line), value.text)]
-            elif name.startswith(head):
-                self.unknown[name] = None
-            if (flag is None and name.startswith(head)) or (flag and not flag.is_modelled):
-                self.variables.append(f"{name}={shell_word(value.text)}")
-
-    def _refuse(self, word: Word, name: str, message: str) -> None:
-        line = word.line if self.is_file else None
-        self.problems.append(Problem(self.source, name, message, line))
+class _Reading(GivenFlags):
+    """From the flags that were given to settings."""
 
     def result(self) -> EngineArgs:
         chosen: dict[str, tuple[Flag, Override]] = {}
@@ -220,7 +128,7 @@ class _Reading:
             try:
                 override = _override(flag, value, self._origin(word, flag, value))
             except ValueError as error:
-                self._refuse(word, flag.name, str(error))
+                self.refuse(word, flag.name, str(error))
                 continue
             if not self._has_needed(flag):
                 self.notes.append(f"{flag.name} does nothing without {flag.needed}")

@@ -59,7 +59,7 @@ def test_the_recorded_command_makes_the_same_results(tmp_path: Path) -> None:
     assert again["manifest"] == {**first["manifest"]}
     assert again["summary"] == first["summary"]
     table = tmp_path / "table.md"
-    options = ["--keep", "worst_gap_s<9", "--with", "policy.mixed_quantum_tokens=128,512"]
+    options = ["--keep", "ttft_s.mean<99", "--with", "policy.mixed_quantum_tokens=128,512"]
     options += ["--replications", "1", "--engine-args", flags]
     done("compare", "idle-probe", *options, "--markdown", str(table))
     footer = next(line for line in table.read_text().splitlines() if "command: `" in line)

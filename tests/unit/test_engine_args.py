@@ -221,7 +221,7 @@ FRONTS += ["DS4_SERVER_MIXED_PREFILL_QUANTUM=64 DS4_SERVER_BATCH_LOG=1 ds4-serve
 
 
 @given(st.sampled_from(["three-agents", ON_DISK]), st.sampled_from(FRONTS), ANY_FLAGS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_the_recorded_flags_make_the_same_run(name: str, front: str, flags: list[str]) -> None:
     try:
         scenario = load_scenario(name, engine_args=front + " ".join(flags))
