@@ -81,8 +81,10 @@ def check_folder(path: Path, source: str) -> None:
     Raises
     ------
     InputError
-        It is a file, or `check_writable` refuses it.
+        It is a file or ``-``, or `check_writable` refuses it.
     """
+    if str(path) == "-":
+        raise InputError(Problem(source, "", "'-' is stdout, which holds no files; give a folder"))
     check_writable(path, source)
     if path.exists() and not path.is_dir():
         raise InputError(Problem(source, "", f"{str(path)!r} is a file; give a folder"))

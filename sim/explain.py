@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from sim.errors import InputError, Problem
 from sim.in_between import between, session_of
+from sim.metric_paths import parts_of
 from sim.metric_table import METRIC_BY_NAME, METRICS, Metric
 from sim.replicated import Replicated
 from sim.results import Results, Table
 from sim.scenario import Scenario
-
-PARTS = ("mean", "p50", "p90", "p95", "p99", "max", "count")
 
 
 def find_metrics(name: str | None) -> tuple[Metric, ...]:
@@ -71,7 +70,7 @@ def explain(path: str, run: Replicated) -> Iterator[str]:
     elif not math.isnan(value):
         yield f"value{where}: {value:,.6g}"
     else:
-        parts = {name: run.values.get(f"{path}.{name}") for name in PARTS}
+        parts = {name: run.values.get(f"{path}.{name}") for name in parts_of(metric)}
         said = [f"{name} {row[0]:,.6g}" for name, row in parts.items() if row is not None]
         yield f"value{where}: {', '.join(said) or 'none'}"
 

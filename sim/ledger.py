@@ -166,6 +166,7 @@ class Ledger:
         """
         view, count, length = self.view, run.count, run.length
         cycles, rest = divmod(count, length)
+        prefills = False
         for j in [*range(rest, length), *range(rest)] if cycles else range(rest):
             work, times = works[j], cycles + (j < rest)
             last = (times - 1) * length + j
@@ -186,8 +187,11 @@ class Ledger:
                             self._queue(job)
             if work.prefill:
                 view.last_kind = "mixed" if work.decode else "prefill"
+                view.decode_work_count, prefills = 0, True
             else:
                 view.last_kind = "decode"
+                # After the last chunk of a cycle each step of it ran once.
+                view.decode_work_count += 1 if prefills else times
         if count:
             self.observer.ran(run, count, works)
         self._check_memory()

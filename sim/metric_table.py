@@ -21,6 +21,8 @@ class Metric:
         Columns of the tables of results that it is computed from.
     is_distribution
         Whether its value is ``{mean, p50, p90, p95, p99, max, count}``.
+    parts
+        Keys of its value where that is neither a number nor a distribution.
     variants
         Other definitions of the same name, computed on demand (`sim.variants`).
     """
@@ -30,7 +32,13 @@ class Metric:
     definition: str
     inputs: str
     is_distribution: bool = False
+    parts: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+
+
+MISS_CAUSES = ("first", "diverged", "other_slot", "evicted")
+"""Why nothing of a prompt was found in its slot, in the order of `sim.kv`."""
+CHECKPOINT_KINDS = ("evict", "cold", "continued", "load")
 
 
 _DISK = "Only with checkpoints on disk: "
@@ -84,12 +92,14 @@ METRICS: tuple[Metric, ...] = (
         "diverged (the prompt leaves what the slot holds), other_slot (the session's KV is in "
         "another slot), evicted (others took its slot). Engines with slots only.",
         "requests (miss_cause)",
+        parts=MISS_CAUSES,
     ),
     Metric(
         "cache_miss_tokens",
         "tokens",
         "Prompt tokens of the cache misses, by cause.",
         "requests (miss_cause, prompt_tokens)",
+        parts=MISS_CAUSES,
     ),
     Metric(
         "cache_hit_tokens",
@@ -244,6 +254,7 @@ METRICS: tuple[Metric, ...] = (
         "1",
         _DISK + "evict, cold and continued saves, and loads, by kind.",
         "jobs (kind)",
+        parts=CHECKPOINT_KINDS,
     ),
     Metric(
         "checkpoint_bytes_written",

@@ -13,6 +13,7 @@ import numpy as np
 
 from sim import intervals
 from sim.intervals import Intervals
+from sim.metric_table import MISS_CAUSES
 from sim.phases import (
     decode_intervals,
     decode_tokens_per_s,
@@ -26,9 +27,6 @@ from sim.spread import NAN, ROUNDING_S, Floats, Mask, distribution, gap_metrics
 
 AGENT_LIMIT = 64
 """Agents of a group that are listed one by one; their distributions hold all."""
-
-MISS_CAUSES = ("first", "diverged", "other_slot", "evicted")
-"""Why nothing of a prompt was found in its slot, in the order of `sim.kv`."""
 
 Summary = dict[str, Any]
 

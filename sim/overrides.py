@@ -43,10 +43,11 @@ def parse_override(text: str) -> Override:
     if not equals or not _KEY.fullmatch(key):
         message = "expected KEY=VALUE, for instance clients.agents.count=1"
         raise InputError(Problem(f"--set {text}"[:200], "", message))
-    return Override(text, tuple(_PART.findall(key)), _value(value.strip()))
+    return Override(text, tuple(_PART.findall(key)), parse_value(value.strip()))
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
+    """Return a value of TOML; what is none is a string."""
     try:
         document = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

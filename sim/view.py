@@ -26,6 +26,8 @@ class View:
     """Largest launch (engine setting)."""
     last_kind: str = ""
     """Of the last work: prefill, decode or mixed; empty before the first."""
+    decode_work_count: int = 0
+    """Decode works since the last work with a prefill row."""
     last_end_ps: int = -1
     last_decode_end_ps: int = -1
     last_slot_index: int = -1

@@ -159,7 +159,8 @@ def _range(fitted: Fitted) -> dict[str, list[int]]:
     chunks, decodes = ticks[ticks["prompts"] > 0], ticks[ticks["rows"] > 0]
     ends = chunks["context"] + chunks["tokens"]
     return {
-        "prefill_chunk_tokens": [int(chunks["tokens"].min()), int(chunks["tokens"].max())],
+        # A last token has a term of its own.
+        "prefill_chunk_tokens": [1, int(chunks["tokens"].max())],
         "prefill_context_tokens": [int(chunks["context"].min()), int(ends.max())],
         "decode_rows": [int(decodes["rows"].min()), int(decodes["rows"].max())],
         "decode_context_tokens": [

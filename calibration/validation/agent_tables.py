@@ -232,7 +232,7 @@ def _interval(quantity: str, values: Floats, note: str = "") -> Answer:
 
     quantile = float(stdtrit(len(kept) - 1, (1 + LEVEL) / 2))
     half = quantile * float(kept.std(ddof=1)) * math.sqrt(1 + 1 / len(kept))
-    return Answer(quantity, mean, note=note, low=mean - half, high=mean + half)
+    return Answer(quantity, mean, note=note, low=mean - half, high=mean + half, interval="seeds")
 
 
 def _pooled(values: Floats) -> Floats:

@@ -7,6 +7,7 @@ first frontier of a sweep is judged by itself, by the same limit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from importlib.resources import files
 
@@ -25,6 +26,7 @@ from calibration.held_out import (
 from calibration.held_out import SUITE as NAME
 from calibration.recipe import recipes_with_data
 from calibration.sweeps import PHASES
+from calibration.validation.coverage import StepIntervals, coverage_row, with_intervals
 from calibration.validation.tolerances import EXACT, PREDICTED
 from sim.agreement import mean_error_row
 from sim.cost.build import build_cost
@@ -45,15 +47,22 @@ def rows(inputs: Inputs) -> Iterator[ValidationRow]:
     inputs
         With a profile that was asked for: the sweeps of its machine and model alone.
     """
+    held_out: list[ValidationRow] = []
     for name, table in _sweeps():
-        if inputs.chosen is None:
-            yield from _machine(inputs.profile(name), name, table)
-        elif _is_of(inputs.chosen, name, table):
-            yield from _machine(inputs.chosen, name, table)
+        if inputs.chosen is None or _is_of(inputs.chosen, name, table):
+            for row in _machine(inputs.chosen or inputs.profile(name), name, table):
+                if not (row.judges_count or math.isnan(row.low)):
+                    held_out.append(row)
+                yield row
     if inputs.chosen is not None:
         if inputs.chosen.name not in {name for name, _ in _sweeps()}:
             inputs.note(f"{NAME}: only sweeps of the machine and model of {inputs.chosen.name}")
         return
+    yield from _given(
+        coverage_row(
+            held_out, row="all recordings: coverage", quantity="coverage, held out", is_judged=True
+        )
+    )
     refused = refusals()
     for name, file in REFUSED.items():
         yield ValidationRow(
@@ -85,27 +94,48 @@ def _is_of(profile: Profile, name: str, table: pd.DataFrame) -> bool:
 
 
 def _machine(profile: Profile, name: str, table: pd.DataFrame) -> Iterator[ValidationRow]:
-    """Yield steps and mean errors; a first frontier is judged by itself."""
+    """Yield steps, mean errors and coverage; a first frontier is judged by itself."""
     limits = dict(zip(PHASES, LIMITS.get(name, DESKTOP), strict=True))
-    sources = dict(zip(table["row_id"], table["source"], strict=True))
-    together: dict[tuple[str, str], list[ValidationRow]] = {}
+    told = table.set_index("row_id")[["source", "tokens"]].to_dict("index")
+    steps: dict[tuple[str, str], list[HeldOutRow]] = {}
+    rows: dict[tuple[str, str], list[ValidationRow]] = {}
     for step in held_out_rows(profile, table):
         phase = "prefill" if step.quantity == "prefill_s" else "decode"
-        row = _row(step, sources[step.row], limits[phase] if step.part == "first" else None)
-        if step.part != "first":
-            together.setdefault((phase, step.part), []).append(row)
-        yield row
+        limit = limits[phase] if step.part == "first" else None
+        steps.setdefault((phase, step.part), []).append(step)
+        rows.setdefault((phase, step.part), []).append(_row(step, told[step.row]["source"], limit))
+    intervals = StepIntervals(profile)
+    for (phase, part), members in rows.items():
+        if part == "held out":
+            spreads = [
+                intervals.spread(phase, step.context_tokens, told[step.row]["tokens"])
+                for step in steps[phase, part]
+            ]
+            members[:] = with_intervals(members, spreads, rows[phase, "fit"])
+        yield from members
     yield from _whole_prompts(profile, table)
-    for (phase, part), members in together.items():
+    for (phase, part), members in rows.items():
+        if part == "first":
+            continue
         words = f"{phase}, {PARTS[part]}"
-        mean = mean_error_row(
-            members,
-            row=f"{profile.name}: {words}",
-            quantity=f"MAPE, {words}",
-            tolerance=limits[phase],
+        yield from _given(
+            mean_error_row(
+                members,
+                row=f"{profile.name}: {words}",
+                quantity=f"MAPE, {words}",
+                tolerance=limits[phase],
+            )
         )
-        if mean is not None:
-            yield mean
+    held_out = [row for phase in PHASES for row in rows.get((phase, "held out"), [])]
+    words = "coverage, held out"
+    yield from _given(
+        coverage_row(held_out, row=f"{profile.name}: {words}", quantity=words, is_judged=False)
+    )
+
+
+def _given(row: ValidationRow | None) -> Iterator[ValidationRow]:
+    if row is not None:
+        yield row
 
 
 def _whole_prompts(profile: Profile, table: pd.DataFrame) -> Iterator[ValidationRow]:

@@ -16,6 +16,7 @@ from sim.metrics import summary
 from sim.profiles import Profile
 from sim.results import Results
 from sim.retention import DuringPrefill, during_prefill
+from sim.scenario import Scenario
 from sim.simulation import simulate
 from sim.suites import Inputs
 from sim.units import to_s
@@ -36,23 +37,32 @@ class Probes:
     ----------
     inputs
         Where scenarios come from.
+    profile
+        Instead of theirs; None for theirs.
     """
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
+    def __init__(self, inputs: Inputs, profile: Profile | None = None) -> None:
+        self.inputs, self._instead = inputs, profile
         self._results: dict[tuple[str, ...], Results] = {}
         self._summaries: dict[tuple[str, ...], Mapping[str, Any]] = {}
 
     @cached_property
     def profile(self) -> Profile:
         """The profile that prices all of them."""
-        return self.inputs.scenario("cold-probe").profile
+        return self.scenario("cold-probe").profile
+
+    def scenario(self, name: str, *settings: str) -> Scenario:
+        """Return a scenario with settings."""
+        found = self.inputs.scenario(name, *settings)
+        if self._instead is None:
+            return found
+        return found.model_copy(update={"profile": self._instead})
 
     def results(self, scenario: str, *settings: str) -> Results:
         """Return the results of a scenario with settings."""
         key = (scenario, *settings)
         if key not in self._results:
-            self._results[key] = simulate(self.inputs.scenario(*key), self.inputs.seed)
+            self._results[key] = simulate(self.scenario(*key), self.inputs.seed)
         return self._results[key]
 
     def summary(self, scenario: str, *settings: str) -> Mapping[str, Any]:
@@ -174,7 +184,7 @@ class Probes:
 
     def batch_s(self) -> float:
         """Return seconds of a decode batch of three sessions between two quanta."""
-        engine = self.inputs.scenario("cold-probe").engine
+        engine = self.scenario("cold-probe").engine
         return to_s(build_cost(self.profile, engine).price_ps([], 3, 3 * 20000, True))
 
     @cached_property

@@ -77,7 +77,10 @@ class Answer:
     note
         What a reader has to know.
     low, high
-        95 % interval of one run over seeds; the figure is judged by it if there is one.
+        95 % interval; NaN without one.
+    interval
+        Its source: ``seeds``, of one more run, by which the figure is judged; or ``calibration``,
+        which is only shown.
     """
 
     quantity: str
@@ -86,6 +89,7 @@ class Answer:
     note: str = ""
     low: float = math.nan
     high: float = math.nan
+    interval: str = ""
 
 
 @cache
@@ -103,7 +107,6 @@ def seed_row(figure: SeedFigure, answer: Answer, profile: Profile) -> Validation
     role = figure.role
     if role == "fitted" and not is_fitted_to_tables(profile):
         role = "predicted"
-    has_interval = not math.isnan(answer.low)
     return ValidationRow(
         suite=SUITE,
         row=figure.name,
@@ -116,8 +119,8 @@ def seed_row(figure: SeedFigure, answer: Answer, profile: Profile) -> Validation
         tolerance=None if role == "contradicted" else answer.tolerance,
         low=answer.low,
         high=answer.high,
-        interval="seeds" if has_interval else "",
-        by_interval=has_interval,
+        interval=answer.interval,
+        by_interval=answer.interval == "seeds",
         measured_low=figure.low,
         measured_high=figure.high,
         note="; ".join(filter(None, (figure.reason, answer.note))),

@@ -122,8 +122,12 @@ def _judged_together(suite: Suite, judged: Sequence[Judged]) -> Table:
     cells: dict[str, dict[str, str]] = {}
     for each in together:
         row = each.row
-        mark = "" if row.ok else " !"
-        text = f"{_size(row.relative_error)} of {_size(row.tolerance or 0.0)}{mark}"
+        mark = " !" if row.ok is False else ""
+        if row.tolerance is not None:
+            text = f"{_size(row.relative_error)} of {_size(row.tolerance)}{mark}"
+        else:
+            ends = f"{100 * row.low:.0f}-{100 * row.high:.0f}"
+            text = f"{_size(row.simulated)} ({ends}){mark}"
         cells.setdefault(row.group, {})[row.quantity] = text
     for group, texts in cells.items():
         table.add_row(group, *[texts.get(kind, "") for kind in kinds])
@@ -194,7 +198,8 @@ def _short_rows(members: Sequence[Judged]) -> Table:
 def _sides(row: ValidationRow) -> tuple[str, str]:
     """Return what was recorded and what was simulated."""
     if row.judges_count:
-        return f"{row.judges_count:,} row{'s' if row.judges_count > 1 else ''}, mean", ""
+        count = f"{row.judges_count:,} row{'s' if row.judges_count > 1 else ''}"
+        return (f"{count}, mean", "") if math.isnan(row.simulated) else (count, _simulated(row))
     unit = "" if row.unit == "1" else f" {_UNITS.get(row.unit, row.unit)}"
     return f"{_recorded(row)}{unit}", _simulated(row)
 

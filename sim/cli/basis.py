@@ -72,12 +72,17 @@ def outside_warning(named: Sequence[tuple[str, Sequence[Outside]]]) -> list[str]
     return [f"outside the measured range: {'; '.join(said)}"] if said else []
 
 
+def is_assumed(scenario: Scenario) -> bool:
+    """Return whether costs are not those that were fitted: stated in a file, or changed."""
+    coefficients = scenario.profile.coefficients
+    return not coefficients or any(each.is_overridden for each in coefficients.values())
+
+
 def basis_of(
     scenario: Scenario, metric: str, figure: RecordedFigure | None, outside: Sequence[Outside]
 ) -> str:
     """Return what a number rests on, in a word."""
-    coefficients = scenario.profile.coefficients
-    if not coefficients or any(each.is_overridden for each in coefficients.values()):
+    if is_assumed(scenario):
         role = "as assumed"
     elif figure is not None and figure.role == "fitted":
         role = "fitted"

@@ -26,7 +26,7 @@ class Kept:
     kept
         Whether the mean keeps it.
     mean, worst
-        Over workloads, and of the worst one.
+        Over workloads, and of the worst one; NaN where the metric has no value.
     """
 
     condition: str
@@ -34,6 +34,16 @@ class Kept:
     kept: bool
     mean: float
     worst: float
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a value that the limit could be held against."""
+        return not math.isnan(self.mean)
+
+    @property
+    def said(self) -> str:
+        """Why there is nothing to hold against the limit."""
+        return f"--keep {self.condition}: it has no value in {self.setting}, nothing to judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class Choice:
             rows = [each for each in self.kept if each.condition == condition]
             said.append(f"keep {condition}: mean of the workloads, worst workload")
             for each in rows:
-                mark = "kept" if each.kept else "not kept"
+                mark = "kept" if each.kept else "not kept" if each.is_held else "no value"
                 worst = _within(condition, each.worst)
                 mark += ", but not in the worst workload" if each.kept and not worst else ""
                 said.append(f"  {each.setting}: {number(each.mean)}, {number(each.worst)} ({mark})")
@@ -96,10 +106,7 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
     limits
         Of ``--keep``.
 
-    Raises
-    ------
-    InputError
-        A metric of a limit has no value in a setting: a missing number never passes silently.
+    A limit whose metric has no value in a setting is not kept: a missing number never passes.
     """
     kept = [_hold(each, limit) for limit in limits for each in done]
     lost = {each.setting for each in kept if not each.kept}
@@ -108,7 +115,9 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
     if any(key.startswith(LOAD) for key in keys):
         return Choice(ranked, is_load=True, kept=tuple(kept))
     withheld = ""
-    if not ranked:
+    if unheld := next((each for each in kept if not each.is_held), None):
+        withheld = f"No verdict: {unheld.said}."
+    elif not ranked:
         limit = next(limit for limit in limits if not any(_of(kept, limit)))
         sign = 1 if limit.above else -1
         nearest = max(
@@ -150,9 +159,6 @@ def _value(run: Replicated, key: str) -> str:
 
 def _hold(run: Replicated, limit: Condition) -> Kept:
     found = run.interval(limit.metric)
-    if math.isnan(found.mean):
-        message = f"{limit.metric} has no value in {run.name}: nothing to hold against it"
-        raise InputError(Problem(f"--keep {limit.text}", limit.metric, message))
     worst = found.run_low if limit.above else found.run_high
     return Kept(limit.text, run.name, limit.holds(found.mean), found.mean, worst)
 

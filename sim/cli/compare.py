@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +19,14 @@ from sim.cli.options import (
     write_json,
 )
 from sim.cli.prints import prints_apart
-from sim.exit_codes import INTERRUPTED
+from sim.exit_codes import BAD_INPUT, INTERRUPTED
 
 if TYPE_CHECKING:
+    from sim.cli.baseline import Baseline
     from sim.cli.choice import Choice
-    from sim.cli.gate import Finding
-    from sim.cli.grid import Setting
+    from sim.cli.gate import Condition, Finding
     from sim.replicated import Replicated
-    from sim.validity import Outside
+    from sim.scenario import Scenario
 
 DEFAULT_REPLICATIONS = 10
 
@@ -54,7 +54,7 @@ DEFAULT_REPLICATIONS = 10
     "markdown_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the table as Markdown.",
+    help="Write the table as Markdown; - is stdout, without the screen.",
 )
 @click.option(
     "--baseline",
@@ -63,6 +63,7 @@ DEFAULT_REPLICATIONS = 10
     metavar="FILE",
     help="JSON of an earlier run or comparison that --fail-if compares with.",
 )
+@click.option("--any-baseline", is_flag=True, help="Take the baseline of another scenario, too.")
 @click.option(
     "--fail-if",
     "conditions",
@@ -89,6 +90,7 @@ def compare(
     json_path: str | None,
     markdown_path: Path | None,
     baseline_path: Path | None,
+    any_baseline: bool,
     conditions: tuple[str, ...],
     kept: tuple[str, ...],
 ) -> int:
@@ -101,7 +103,7 @@ def compare(
       moesim compare three-agents --baseline before.json --fail-if 'worst_gap_s>+10%'
     """
     from sim.cli.choice import choose, parse_keep
-    from sim.cli.gate import parse_condition, read_baseline
+    from sim.cli.gate import judge_all, parse_condition
     from sim.cli.grid import settings_of
     from sim.errors import InputError, Problem
 
@@ -109,13 +111,19 @@ def compare(
     check_output(markdown_path, "--markdown")
     wanted = [parse_condition(text) for text in conditions]
     limits = [parse_keep(text) for text in kept]
-    baseline = None if baseline_path is None else read_baseline(baseline_path)
     settings = settings_of(policies, grids)
-    if len(settings) < 2 and baseline is None:
+    if len(settings) < 2 and baseline_path is None:
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
     invocation = Invocation(scenario_name, overrides, None, profile, seed, engine_args)
-    done = _simulate(settings, invocation, replications)
+    pairs = [
+        (each.name, invocation.with_changes(policy=each.policy).load(*each.overrides))
+        for each in settings
+    ]
+    scenarios = [scenario for _, scenario in pairs]
+    _check_paths(wanted, limits, scenarios)
+    baseline, doubts = _baseline(baseline_path, wanted, scenarios, seed, any_baseline)
+    done = _simulate(pairs, replications, seed)
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
     options += [("--with", text) for text in grids] + engine_options(done[0].scenario)
     options += [("--set", text) for text in overrides]
@@ -124,127 +132,106 @@ def compare(
     options += [("--replications", None if replications == DEFAULT_REPLICATIONS else replications)]
     command = canonical_command("compare", scenario_name, options)
 
+    from sim.cli.basis import outside_warning
+    from sim.cli.compare_document import compare_document
+    from sim.cli.comparison import comparison_screen, markdown_table
+    from sim.cli.terminal import show, write
     from sim.validity import outside_range
 
+    if baseline is not None and baseline.count != done[0].count:
+        few = min(baseline.count, done[0].count)
+        doubts.append(
+            f"{baseline.source} has {baseline.count} workloads, here are {done[0].count}: the "
+            f"first {few} are compared"
+        )
     outside = [outside_range(each.first, each.scenario.profile) for each in done]
-    _warn(done, outside)
+    named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
+    warn(*[note for each in scenarios for note in each.notes], *outside_warning(named), *doubts)
     if done[0].is_interrupted:  # the screen says itself when nothing is random
         say_of_replications(done[0], replications)
     choice = choose(done, limits)
-    findings = _findings(wanted, done, baseline)
+    findings = judge_all(wanted, done, baseline)
+    judged = [each.message for each in findings if each.failed is not None]
     if json_path is not None:
-        write_json(json_path, _document(done, command, outside, findings, choice))
-    from sim.cli.comparison import comparison_screen, markdown_table
-
+        write_json(json_path, compare_document(done, command, outside, findings, choice))
     if markdown_path is not None:
-        from sim.atomic import write_text
+        text = markdown_table(done, outside, command, choice)
+        if str(markdown_path) == "-":
+            write(text)
+        else:
+            from sim.atomic import write_text
 
-        write_text(markdown_path, markdown_table(done, outside, command, choice), "--markdown")
-        say_written(markdown_path)
-    if json_path != "-":
-        from sim.cli.terminal import show
-
-        screen = comparison_screen(done, outside, settings, invocation, choice)
-        show(*screen, *[each.message for each in findings])
+            write_text(markdown_path, text, "--markdown")
+            say_written(markdown_path)
+    if "-" not in (json_path, str(markdown_path)):
+        show(*comparison_screen(done, outside, settings, invocation, choice), *judged)
     else:
-        for each in findings:
-            say(each.message)
+        for message in judged:
+            say(message)
+    return _ending(done, choice, findings)
+
+
+def _ending(done: list[Replicated], choice: Choice, findings: list[Finding]) -> int:
+    """Return the exit code, after a message of what could not be judged."""
+    unjudged = [each.message for each in findings if each.failed is None]
+    unjudged += [each.said for each in choice.kept if not each.is_held]
+    for message in dict.fromkeys(unjudged):
+        say(f"error: {message}")
     if done[0].is_interrupted:
         return INTERRUPTED
-    return 1 if any(each.failed for each in findings) else 0
+    if any(each.failed for each in findings):
+        return 1
+    return BAD_INPUT if unjudged else 0
+
+
+def _check_paths(
+    wanted: list[Condition], limits: list[Condition], scenarios: list[Scenario]
+) -> None:
+    """Refuse what no run can judge, before any is done."""
+    from sim.cli.rows import VARIANT_PATHS
+    from sim.metric_paths import check_path
+
+    for option, conditions in (("--fail-if", wanted), ("--keep", limits)):
+        for condition in conditions:
+            for scenario in scenarios:
+                if condition.metric not in VARIANT_PATHS:
+                    source = f"{option} {condition.text}"
+                    check_path(condition.metric, scenario, source, is_number=True)
+
+
+def _baseline(
+    path: Path | None,
+    wanted: list[Condition],
+    scenarios: list[Scenario],
+    seed: int | None,
+    is_any_wanted: bool,
+) -> tuple[Baseline | None, list[str]]:
+    """Return the baseline, and what a reader should know of it."""
+    if path is None:
+        return None, []
+    from sim.cli.baseline import check_baseline, check_values, read_baseline
+
+    baseline = read_baseline(path)
+    used_seed = scenarios[0].seed if seed is None else seed
+    doubts = check_baseline(baseline, scenarios, used_seed, is_wanted=is_any_wanted)
+    check_values(baseline, [(f"--fail-if {each.text}", each.metric) for each in wanted])
+    return baseline, doubts
 
 
 def _simulate(
-    settings: list[Setting], invocation: Invocation, replications: int | str
+    pairs: list[tuple[str, Scenario]], replications: int | str, seed: int | None
 ) -> list[Replicated]:
     from sim.cli.progress import showing
     from sim.cli.rows import variants
     from sim.experiment import replicate_all
 
-    pairs = [
-        (each.name, invocation.with_changes(policy=each.policy).load(*each.overrides))
-        for each in settings
-    ]
-    total = None if replications == "auto" else int(replications) * len(settings)
+    total = None if replications == "auto" else int(replications) * len(pairs)
     with showing() as display, prints_apart():
         display.stage("runs", total)
         return replicate_all(
             pairs,
             replications,  # type: ignore[arg-type]
-            invocation.seed,
+            seed,
             watcher=display,
             variants=variants,
         )
-
-
-def _warn(done: list[Replicated], outside: list[list[Outside]]) -> None:
-    from sim.cli.basis import outside_warning
-
-    said = [note for each in done for note in each.scenario.notes]
-    named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
-    warn(*said, *outside_warning(named))
-
-
-def _findings(
-    wanted: list[Any], done: list[Replicated], baseline: tuple[str, Any] | None
-) -> list[Finding]:
-    from sim.cli.gate import judge
-
-    base = done[0].values if baseline is None else baseline[1]
-    return [
-        judge(condition, base, each.values, each.name)
-        for condition in wanted
-        # A change is against the first; a level holds for it, too.
-        for each in (done[1:] if baseline is None and condition.is_change else done)
-    ]
-
-
-def _document(
-    done: list[Replicated],
-    command: str,
-    outside: list[list[Outside]],
-    findings: list[Finding],
-    choice: Choice,
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from sim.cli.rows import objective
-    from sim.cli.verdict import verdict
-    from sim.experiment import compare as paired_differences
-    from sim.experiment import ranking
-    from sim.manifest import make_manifest
-    from sim.recorded import find_recorded
-
-    base = done[0]
-    manifest = make_manifest(
-        base.scenario, seed=base.seed, replications=base.count, command=command
-    )
-    return {
-        "command": "compare",
-        "manifest": manifest,
-        "settings": [
-            {
-                "name": each.name,
-                "scenario_hash": each.scenario.hash,
-                "profile_hash": each.scenario.profile.hash,
-                "summary": each.summary(),
-                "uncertainty": each.uncertainty(),
-                "values": dict(each.values),
-                "outside_range": [asdict(axis) for axis in axes],
-                "recorded": [asdict(figure) for figure in find_recorded(each.scenario).values()],
-            }
-            for each, axes in zip(done, outside, strict=True)
-        ],
-        "differences": [asdict(each) for each in paired_differences(done, base)],
-        "ranking": []
-        if choice.is_load or choice.withheld
-        else ranking(choice.ranked, objective(base.scenario)),
-        "keep": [asdict(each) for each in choice.kept],
-        "verdict": verdict(done, choice),
-        "is_deterministic": base.is_deterministic,
-        "is_interrupted": base.is_interrupted,
-        "fail_if": [
-            {"condition": each.condition.text, "setting": each.setting, "failed": each.failed}
-            for each in findings
-        ],
-    }

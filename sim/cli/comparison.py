@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from sim.cli.against import notes_of, ratio_lines, recorded_lines
-from sim.cli.basis import MARK, mark
+from sim.cli.basis import MARK, is_assumed, mark
 from sim.cli.choice import Choice, differing_keys
 from sim.cli.grid import Setting
 from sim.cli.interpolation import interpolation_lines
@@ -245,7 +245,7 @@ def basis_line(done: Sequence[Replicated], outside: Axes) -> str:
         runs = f"mean of {base.count} workloads"
     else:
         runs = "one workload, so no intervals"
-    if not base.scenario.profile.coefficients:
+    if is_assumed(base.scenario):
         return f"basis: costs as assumed in the scenario; {runs}"
     roles = set()
     for each in done:

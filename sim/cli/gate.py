@@ -1,20 +1,19 @@
-"""``--fail-if``: conditions on which a comparison fails, and the baselines they look at."""
+"""``--fail-if``: conditions on which a comparison fails."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from sim.cli.baseline import Baseline
 from sim.cli.wording import change, number
 from sim.errors import InputError, Problem
 from sim.estimates import Floats, interval
+from sim.replicated import Replicated
 
 _CONDITION = re.compile(
     r"\s*(?P<metric>[A-Za-z_][\w.\-]*)\s*(?P<side>[<>])\s*(?P<sign>[+-]?)\s*"
@@ -41,16 +40,26 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a condition found in one setting."""
+    """What a condition found in one setting.
+
+    Parameters
+    ----------
+    condition, setting
+        What was judged.
+    failed
+        Whether the condition holds; None where it could not be judged.
+    message
+        The same in words.
+    """
 
     condition: Condition
     setting: str
-    failed: bool
+    failed: bool | None
     message: str
 
 
 def parse_condition(text: str, option: str = "--fail-if") -> Condition:
-    """Return the condition of an option.
+    """Return the condition of an option; whether there is such a metric shows `check_path`.
 
     Raises
     ------
@@ -64,9 +73,6 @@ def parse_condition(text: str, option: str = "--fail-if") -> Condition:
     if found["percent"] and not found["sign"]:
         message = f"a percentage is a change: write {found['side']}+{found['size']}%"
         raise InputError(Problem(f"{option} {text}", "", message))
-    from sim.explain import find_metrics
-
-    find_metrics(found["metric"])
     size = float(found["size"]) / (100 if found["percent"] else 1)
     return Condition(
         text=text.strip(),
@@ -76,6 +82,25 @@ def parse_condition(text: str, option: str = "--fail-if") -> Condition:
         relative=bool(found["percent"]),
         is_change=bool(found["sign"]),
     )
+
+
+def judge_all(
+    conditions: Sequence[Condition], done: Sequence[Replicated], baseline: Baseline | None
+) -> list[Finding]:
+    """Return what every condition finds in every setting; without a baseline the first is the base.
+
+    A condition whose metric has no value is not judged, which is no reason to lose results.
+    """
+    base = done[0].values if baseline is None else baseline.values
+    findings = []
+    for condition in conditions:
+        # A change is against the first; a level holds for it, too.
+        for each in done[1:] if baseline is None and condition.is_change else done:
+            try:
+                findings.append(judge(condition, base, each.values, each.name))
+            except InputError as error:
+                findings.append(Finding(condition, each.name, None, str(error)))
+    return findings
 
 
 def judge(
@@ -99,7 +124,7 @@ def judge(
     """
     for values, what in ((base, "the base"), (other, name)):
         if not _known(values.get(condition.metric)):
-            message = f"{condition.metric} has no value in {what}: nothing to judge"
+            message = f"has no value in {what}: nothing to judge"
             raise InputError(Problem(f"--fail-if {condition.text}", condition.metric, message))
     b, o = _paired(base[condition.metric], other[condition.metric])
     if not condition.is_change:
@@ -110,7 +135,7 @@ def judge(
         scale = float(np.abs(b.mean())) if condition.relative else 1.0
         say = change if condition.relative else _signed
         if condition.relative and scale == 0:
-            message = f"{condition.metric} is 0 in the base; a change in percent has no meaning"
+            message = "is 0 in the base; a change in percent has no meaning"
             raise InputError(Problem(f"--fail-if {condition.text}", condition.metric, message))
     estimate, low, high = found.mean / scale, found.low / scale, found.high / scale
     edge = low if condition.above else high
@@ -120,30 +145,6 @@ def judge(
     verdict = "FAILED" if failed else "not certain, passed" if beyond else "passed"
     message = f"{verdict}: {condition.text} in {name}: {say(estimate)} ({known})"
     return Finding(condition, name, failed, message)
-
-
-def read_baseline(path: Path) -> tuple[str, dict[str, Floats]]:
-    """Return name and values of the first setting of a JSON file that moesim wrote.
-
-    Raises
-    ------
-    InputError
-        Missing, or not such a file.
-    """
-    from sim.documents import read_text
-
-    source = f"--baseline {path.name}"
-    try:
-        document = json.loads(read_text(path, source))
-        setting: Any = document["settings"][0] if "settings" in document else document
-        values = {
-            str(metric): np.array([math.nan if v is None else float(v) for v in row])
-            for metric, row in setting["values"].items()
-        }
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-        message = "is not the JSON of moesim run or compare"
-        raise InputError(Problem(source, "", message)) from None
-    return f"baseline {path.name}", values
 
 
 def _known(values: Floats | None) -> bool:

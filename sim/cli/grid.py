@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from sim.errors import InputError, Problem
+from sim.overrides import parse_value
 
 MOST_SETTINGS = 50
 """More are a sweep, not a comparison."""
@@ -34,12 +35,15 @@ class Setting:
 def settings_of(policies: Sequence[str], grids: Sequence[str]) -> list[Setting]:
     """Return the product of the policies and of the values of each ``KEY=V1,V2``.
 
+    ``policy.kind=A,B`` is another way to write ``--policy A --policy B``.
+
     Raises
     ------
     InputError
         An option has no values, is given twice, or the product is too large.
     """
     axes: list[list[tuple[str, str]]] = []
+    kinds: dict[str | None, None] = dict.fromkeys(policies)
     for text in grids:
         key, equals, values = text.partition("=")
         options = split_values(values)
@@ -48,9 +52,12 @@ def settings_of(policies: Sequence[str], grids: Sequence[str]) -> list[Setting]:
             raise InputError(Problem(f"--with {text}", "", message))
         if key.strip() in [axis[0][0] for axis in axes]:
             raise InputError(Problem(f"--with {text}", key, "given twice; list all values in one"))
-        axes.append([(key.strip(), value) for value in dict.fromkeys(options)])
-    kinds: list[str | None] = list(dict.fromkeys(policies)) or [None]
-    found = [_setting(kind, pairs, kinds) for kind in kinds for pairs in product(*axes)]
+        if key.strip() == "policy.kind":
+            kinds |= dict.fromkeys(str(parse_value(value)) for value in options)
+        else:
+            axes.append([(key.strip(), value) for value in dict.fromkeys(options)])
+    several = list(kinds) or [None]
+    found = [_setting(kind, pairs, several) for kind in several for pairs in product(*axes)]
     if len(found) > MOST_SETTINGS:
         message = f"{len(found)} settings; compare shows at most {MOST_SETTINGS}"
         raise InputError(Problem("--with", "", message))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sim.cli.options import load
 from sim.cli.prints import prints_apart
+from sim.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sim.scenario import Scenario
@@ -50,8 +51,17 @@ class Invocation:
         )
 
     def load(self, *texts: str) -> Scenario:
-        """Return the scenario, with further ``KEY=VALUE``."""
+        """Return the scenario, with further ``KEY=VALUE``.
+
+        Raises
+        ------
+        InputError
+            Something in it is wrong, or the seed is given twice.
+        """
         changes = (*self.overrides, *texts)
+        if self.seed is not None and (twice := [text for text in changes if _key(text) == "seed"]):
+            message = f"given twice, by --set {twice[0]} and by --seed {self.seed}"
+            raise InputError(Problem(f"--set {twice[0]}"[:200], "seed", message))
         with prints_apart():
             return load(self.scenario, changes, self.policy, self.profile, self.engine_args)
 

@@ -136,6 +136,12 @@ def _check_apart() -> None:
         for name, option in OUTPUTS.items()
         if given.get(name) is not None and str(given[name]) != "-"
     }
+    streams = [name for key, name in OUTPUTS.items() if str(given.get(key)) == "-"]
+    if len(streams) > 1:
+        from sim.errors import InputError, Problem
+
+        message = f"only one of {' and '.join(streams)} can go to stdout"
+        raise InputError(Problem(streams[-1], "", message))
     if outputs:
         rest = [value for name, value in given.items() if name not in OUTPUTS]
         refuse_overwriting(outputs, [path for value in rest for path in _files(value)])

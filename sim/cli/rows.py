@@ -83,6 +83,10 @@ def metric_of(text: str) -> str:
     return labels.get(plain, text)
 
 
+VARIANT_PATHS = frozenset((_DECODE_ALL.path,))
+"""Of what `variants` returns."""
+
+
 def variants(results: Results) -> dict[str, float]:
     """Return the variants of metrics that recorded figures are given in."""
     return {_DECODE_ALL.path: _DECODE_ALL.value(results)}

@@ -122,10 +122,10 @@ def run(
     scenario = invocation.load()
     if explained is not None:
         from sim.cli.rows import metric_of
-        from sim.explain import find_metrics
+        from sim.metric_paths import check_path
 
         explained = metric_of(explained)
-        find_metrics(explained)
+        check_path(explained, scenario, "--explain", is_number=False)
     chosen = _variants(variant_texts, scenario)
     if check:
         warn(*scenario.notes)

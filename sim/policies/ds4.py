@@ -34,6 +34,9 @@ class Ds4:
         """Longest wait of a decode batch for more rows."""
         stale_quantum: bool = True
         """The quantum is read before the wait, not when the turn starts."""
+        decode_batches: int = 1
+        """Decode batches between two quanta. The code gives one as a rule: after a batch its rows must
+        be sampled, and a prefill that waits enters at once. Recorded runs hint at more."""
         decode_reservation: bool = False
         """After a quantum the next turn belongs to decode (pull request 601)."""
         registration_s: float = 0.0
@@ -47,6 +50,8 @@ class Ds4:
         def __post_init__(self) -> None:
             if self.reuse_min_tokens < 0:
                 raise ValueError(f"reuse_min_tokens must not be negative: {self.reuse_min_tokens}")
+            if self.decode_batches < 1:
+                raise ValueError(f"decode_batches must be at least 1: {self.decode_batches}")
             for name in ("mixed_quantum_tokens", "idle_quantum_tokens"):
                 value = getattr(self, name)
                 if value != "prefill_cap" and value < 1:
@@ -92,7 +97,9 @@ class Ds4:
             active = [row for row in active if self._registers_ps(row) <= now_ps]
         pends = [self._pends_ps(row) for row in active]
         ready = [row for row, at in zip(active, pends, strict=True) if at <= now_ps]
+        batches, done = self.parameters.decode_batches, view.decode_work_count
         reserved = self.parameters.decode_reservation and view.last_kind == "prefill"
+        reserved |= view.last_kind == "decode" and done < batches
         contended = not reserved and any([row.ready_ps <= now_ps for row in prompts])
         if contended and now_ps <= min(pends, default=now_ps):
             # Nothing was pending: a prefill that waits enters before the tokens of this very
@@ -119,7 +126,12 @@ class Ds4:
         cycle = chunks
         if ready:
             step = Work(decode=ready, patience_ps=self._coalesce_ps)
-            cycle = [work for chunk in chunks for work in (step, chunk)] or [step]
+            cycle = [work for chunk in chunks for work in (*[step] * batches, chunk)] or [step]
+            if chunks and batches > 1 and view.last_kind == "decode":
+                if done < batches:  # some of them have run
+                    cycle = [*cycle[done:], *[step] * done]
+                else:  # the prompt has just come
+                    cycle, repeat = cycle[batches - 1 : batches + 1], 1
         if registers or (active and not ready):
             cycle, repeat = cycle[:1], 1  # what comes next is not known yet
         return Plan(cycle, repeat, min(late_ps, later_ps))

@@ -78,6 +78,7 @@ def draw_policy(kind: str, pick: Pick) -> Callable[[], Any]:
                 coalesce_s=pick([0.002, 0.0, 0.02]),
                 stale_quantum=pick([True, False]),
                 decode_reservation=pick([False, True]),
+                decode_batches=pick([1, 1, 2, 5]),
                 registration_s=pick([0.0, 1e-3, 0.03]),
             ),
         )

@@ -29,7 +29,10 @@ from calibration.toml_text import toml_text
 from sim.cost.build import build_cost
 from sim.profiles import find_profile
 
-LOGS = read_logs()
+LOGS = {
+    name: log for name, log in read_logs().items() if "another machine" not in log.about["note"]
+}
+"""Runs on the machines of the profiles."""
 PROFILE_OF = {"bf16": "mlx-h200-bf16", "q4": "mlx-h200-q4", "cpu": "mlx-cpu-micro"}
 
 

@@ -40,7 +40,8 @@ LAYERS = [
     "sim.this_machine sim.nearest "
     "sim.manifest sim.simulation sim.disk_books sim.books sim.cases sim.pencil sim.conformance "
     "sim.estimates sim.replicated sim.experiment sim.levers sim.headroom sim.in_between "
-    "sim.explain sim.validity sim.recorded sim.suites sim.agreement sim.known_misses",
+    "sim.metric_paths sim.explain sim.validity sim.recorded sim.suites sim.agreement "
+    "sim.known_misses",
     "sim.start sim.cli",
     "calibration",
     "figures",

@@ -17,6 +17,7 @@ A prompt token takes 1 ms, a decode step 100 ms a row.
 | one quantum, one batch; token gap: their sum | test_the_token_gap_is_one_quantum_and_one_batch |
 | one batch a quantum, not one a round | test_one_decode_batch_per_quantum_and_not_per_round |
 | how a batch of B rows is executed | test_a_serial_batch_costs_its_rows |
+| what if a batch does not let prefill in at once | test_more_batches_between_two_quanta |
 
 Elsewhere: the forms of a step (test_linear_cost).
 
@@ -169,3 +170,10 @@ def test_a_serial_batch_costs_its_rows(share: float, step_s: float) -> None:
     works = run(Ask(0, 1, 2), Ask(0, 1, 2), cost=cost)
     assert works.works[-1] == (0.002, "d0,1")
     assert works.tokens_s[0][-1] == pytest.approx(0.002 + step_s)
+
+
+def test_more_batches_between_two_quanta() -> None:
+    """Prompt 1 comes during the first of three batches that follow every quantum."""
+    works = run(Ask(0, 1, 9), Ask(0.05, 300), decode_batches=3)
+    batches = ["d0"] * 3
+    assert works.names == ["p0:1", *batches, "p1:128", *batches, "p1:128", *batches, "p1:44"]

@@ -69,7 +69,8 @@ def test_open_ends_and_ranges_are_read() -> None:
 
 def test_a_figure_with_an_interval_is_judged_by_it() -> None:
     profile = find_profile("ds4-m3-ultra")
-    found = seed_row(figure(value=2.0), Answer("q", 1.0, low=0.5, high=2.5), profile)
+    answer = Answer("q", 1.0, low=0.5, high=2.5, interval="seeds")
+    found = seed_row(figure(value=2.0), answer, profile)
     assert (found.ok, found.interval, found.tolerance) == (True, "seeds", None)
 
 
@@ -107,7 +108,7 @@ def test_a_profile_is_judged_by_its_own_sweep() -> None:
         f"MAPE, {phase}, {part}"
         for phase in ("prefill", "decode")
         for part in ("fitted", "held out")
-    }
+    } | {"coverage, held out"}
 
 
 def test_a_users_profile_is_judged_by_the_sweeps_of_its_machine(tmp_path) -> None:
