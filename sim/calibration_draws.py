@@ -76,7 +76,9 @@ class CalibrationDraws:
         values, vectors = np.linalg.eigh(self.covariance / np.outer(scale, scale))
         if values.min() < INDEFINITE:
             message = f"is no covariance: its correlations have the eigenvalue {values.min():.2g}"
-            raise InputError(Problem("--intervals calibration", f"profile {self.profile.name}", message))
+            raise InputError(
+                Problem("--intervals calibration", f"profile {self.profile.name}", message)
+            )
         root: Floats = scale[:, None] * (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
         return root
 
@@ -99,16 +101,22 @@ class CalibrationDraws:
         for _ in range(MOST_ATTEMPTS):
             step = self.root @ rng.standard_normal(len(self.names))
             if self.degrees_of_freedom is not None:
-                step = step / np.sqrt(rng.chisquare(self.degrees_of_freedom) / self.degrees_of_freedom)
-            drawn = self._with(self.centre + step)
+                step = step / np.sqrt(
+                    rng.chisquare(self.degrees_of_freedom) / self.degrees_of_freedom
+                )
+            drawn = self.with_numbers(self.centre + step)
             if drawn is not None:
                 self.drawn_count += 1
                 return self.centre + step, drawn
             self.truncated_count += 1
-        message = f"{MOST_ATTEMPTS:,} draws from its covariance were impossible, one after the other"
-        raise InputError(Problem("--intervals calibration", f"profile {self.profile.name}", message))
+        message = (
+            f"{MOST_ATTEMPTS:,} draws from its covariance were impossible, one after the other"
+        )
+        raise InputError(
+            Problem("--intervals calibration", f"profile {self.profile.name}", message)
+        )
 
-    def _with(self, numbers: Floats) -> Profile | None:
+    def with_numbers(self, numbers: Floats) -> Profile | None:
         """Return the profile with other numbers, None if no cost has such."""
         document = self.profile.model_dump()
         for name, value in zip(self.names, numbers.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Whether ``[[unknown]]`` of a scenario names parameters of its clients, in ranges they can have."""
+"""Whether ``[[unknown]]`` names parameters of the clients, in ranges that they can have."""
 
 from __future__ import annotations
 
@@ -75,8 +75,9 @@ def faults_of_unknowns(
         for where, values in unknown.ends():
             message = _impossible(unknown.all_keys, values, data, document)
             if message:
-                yield ("unknown", index, "value" if unknown.keys is None else "rows"), (
-                    f"{where}, {message}"
+                yield (
+                    ("unknown", index, "value" if unknown.keys is None else "rows"),
+                    (f"{where}, {message}"),
                 )
                 break
 

@@ -20,7 +20,7 @@ MOST_ROWS = 1000
 
 
 class Unknown(Table):
-    """One parameter by itself (`key`, `value`), or several that belong together (`keys`, `rows`)."""
+    """One parameter by itself (`key`, `value`), or several together (`keys`, `rows`)."""
 
     key: Name | None = None
     """Dotted, as for ``--set``: ``clients.agents.tool_pause_s.sigma``."""
@@ -29,7 +29,7 @@ class Unknown(Table):
     whole: bool = False
     """Whether draws of `value` are rounded to whole numbers."""
     keys: Annotated[tuple[Name, ...], Field(min_length=1, max_length=20)] | None = None
-    """Of parameters that one fact ties to each other: a mean that is known, a spread that is not."""
+    """Of parameters that one fact ties together: a mean that is known, a spread that is not."""
     rows: (
         Annotated[tuple[tuple[Number, ...], ...], Field(min_length=1, max_length=MOST_ROWS)] | None
     ) = None
@@ -39,7 +39,9 @@ class Unknown(Table):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
-        given = [name for name in ("key", "value", "keys", "rows") if getattr(self, name) is not None]
+        given = [
+            name for name in ("key", "value", "keys", "rows") if getattr(self, name) is not None
+        ]
         if given not in (["key", "value"], ["keys", "rows"]):
             said = " and ".join(given) or "neither"
             raise ValueError(f"needs either key and value, or keys and rows; got {said}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from rich.console import RenderableType
 
-from sim.cli.intervals import source_lines
+from sim.cli.intervals import interval_document, source_lines
 from sim.cli.rows import Row, agent_group, objective, objective_name, rows_of, task_title
 from sim.cli.terminal import make_table
 from sim.cli.wording import change, factor, seconds, span
@@ -34,7 +36,7 @@ def run_intervals(
     drawn
         Of those that are drawn.
     """
-    heads = ["95 %, each source by itself", "this workload"]
+    heads = ["95 % by source", "this run"]
     if "seeds" in sources:
         heads += [f"seeds: mean of {done.count}", "seeds: one run"]
     heads += [each.source for each in drawn]
@@ -54,8 +56,8 @@ def run_intervals(
     yield table
     if "seeds" in sources:
         yield (
-            f"seeds: {done.count} workloads; where their mean lies (95 %), and smallest and largest "
-            "single run"
+            f"seeds: {done.count} workloads; where their mean lies (95 %), and the smallest and "
+            "largest single run"
         )
     yield from source_lines(done, drawn)
 
@@ -64,7 +66,6 @@ def change_intervals(
     done: Sequence[Replicated],
     sources: Sequence[str],
     drawn: Sequence[Sequence[Drawn]],
-    rows: Sequence[Row],
 ) -> Iterator[RenderableType]:
     """Yield the intervals of the change of settings against the first: a column for each source.
 
@@ -75,15 +76,13 @@ def change_intervals(
     sources
         That were asked for.
     drawn
-        By source that is drawn: of each setting.
-    rows
-        Of the comparison; where there are more than two settings only the objective is shown.
+        By source that is drawn: of each setting. Where there are more than two settings only the
+        objective is shown.
     """
     base, several = done[0], len(done) > 2
     goal = objective(base.scenario)
-    if several:
-        rows = [Row(objective_name(base.scenario), goal, seconds)]
-    heads = [f"change against {base.name}, 95 %", "this workload"]
+    rows = [Row(objective_name(base.scenario), goal, seconds)] if several else list(_rows(base))
+    heads = [f"change against {base.name}, 95 % by source", "this run"]
     if "seeds" in sources:
         heads.append(f"seeds: mean of {base.count}")
     heads += [each[0].source for each in drawn]
@@ -96,7 +95,9 @@ def change_intervals(
             cells = [factor(first) if is_speed else change(first - 1)]
             if "seeds" in sources:
                 found, mean = paired(row.metric, base, other).difference, base.mean(row.metric)
-                low, high = (1 + end / mean if mean else math.nan for end in (found.low, found.high))
+                low, high = (
+                    1 + end / mean if mean else math.nan for end in (found.low, found.high)
+                )
                 cells.append(_ratio_range(low, high, is_speed=is_speed))
             for each in drawn:
                 ratio = drawn_change(row.metric, each[0], each[at]).ratio
@@ -108,21 +109,34 @@ def change_intervals(
     yield from source_lines(base, [each[0] for each in drawn])
 
 
-def change_document(
-    done: Sequence[Replicated], drawn: Sequence[Sequence[Drawn]]
-) -> dict[str, list[dict[str, object]]]:
-    """Return by source the paired changes of every metric of settings against the first."""
-    from dataclasses import asdict
+def add_intervals(
+    document: dict[str, Any],
+    sources: Sequence[str],
+    done: Sequence[Replicated],
+    drawn: Sequence[Sequence[Drawn]],
+) -> None:
+    """Add to the JSON of a comparison the intervals of each setting, and of the changes.
 
-    return {
-        each[0].source: [
-            asdict(drawn_change(metric, each[0], other))
-            for other in each[1:]
-            for metric in each[0].values
+    Parameters
+    ----------
+    document
+        Changed in place.
+    sources, done, drawn
+        As for `change_intervals`.
+    """
+    for at, (setting, each) in enumerate(zip(document["settings"], done, strict=True)):
+        setting |= interval_document(sources, each, [source[at] for source in drawn])
+    changes: dict[str, list[dict[str, Any]]] = {}
+    if "seeds" in sources:
+        changes["seeds"] = document["differences"]
+    for source in drawn:
+        changes[source[0].source] = [
+            asdict(drawn_change(metric, source[0], other))
+            for other in source[1:]
+            for metric in source[0].values
             if metric in other.values
         ]
-        for each in drawn
-    }
+    document["change_intervals"] = changes
 
 
 def _agreement(
@@ -149,7 +163,8 @@ def _agreement(
 def _rows(done: Replicated) -> Iterator[Row]:
     group = agent_group(done.scenario)
     if group:
-        yield Row(task_title(done, group), f"{group}task_s.mean", seconds)
+        title = task_title(done, group).removesuffix(" agents").removesuffix(" of the agent")
+        yield Row(title, f"{group}task_s.mean", seconds)
     yield from rows_of(done, find_recorded(done.scenario))
 
 
@@ -169,4 +184,3 @@ def _ratio_range(low: float, high: float, *, is_speed: bool) -> str:
     if is_speed:
         return f"x{low:.2f} to {high:.2f}"
     return f"{100 * (low - 1):+.0f} to {100 * (high - 1):+.0f} %"
-

@@ -171,11 +171,13 @@ def source_lines(done: Replicated, drawn: Sequence[Drawn]) -> Iterator[str]:
             continue
         profile = done.scenario.profile
         covariance = profile.covariance
-        text = f"calibration: {each.count} draws{short} of {', '.join(each.varied)} of {profile.name}"
+        text = (
+            f"calibration: {each.count} draws{short} of {', '.join(each.varied)} of {profile.name}"
+        )
         if covariance is not None and covariance.degrees_of_freedom is not None:
             text += f" (Student, {covariance.degrees_of_freedom:g} degrees of freedom)"
         yield text
-        yield from _held_lines(each)
+        yield from _held_lines(each, done.scenario)
         if each.truncated_share >= MATTERS:
             yield (
                 f"  {each.truncated_share:.0%} of the draws were impossible (a cost below 0) and "
@@ -183,9 +185,11 @@ def source_lines(done: Replicated, drawn: Sequence[Drawn]) -> Iterator[str]:
             )
 
 
-def _held_lines(drawn: Drawn) -> Iterator[str]:
+def _held_lines(drawn: Drawn, scenario: Scenario) -> Iterator[str]:
     kinds: dict[str, list[str]] = {}
     for name, obtained in drawn.held.items():
+        if hasattr(scenario.kv, name) and scenario.kv.disk_budget_bytes is None:
+            continue  # of a disk that this scenario does not have
         if obtained.startswith("assumed"):
             kinds.setdefault("assumed", []).append(name)
         elif obtained.startswith("at its bound"):

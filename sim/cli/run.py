@@ -173,9 +173,7 @@ def run(
     from sim.cli.screen import run_screen
     from sim.cli.terminal import show
 
-    search, headroom = (
-        (None, None) if is_interrupted([drawn]) else _tried(done, invocation)
-    )
+    search, headroom = (None, None) if is_interrupted([drawn]) else _tried(done, invocation)
     show(*run_screen(done, recorded, outside, search, headroom, invocation))
     if sources:
         from sim.cli.interval_tables import run_intervals
@@ -251,11 +249,9 @@ def _drawn(
 
     if not sources:
         return []
-    # What needs every work recorded is not asked of draws.
-    light = [each for each in chosen if not each.needs_works]
     with showing() as display, prints_apart():
         settings = [(done, invocation.load)]
-        found = draw_sources(sources, settings, draw_count, _further(light), display)
+        found = draw_sources(sources, settings, draw_count, _further(chosen), display)
     return [each[0] for each in found]
 
 
