@@ -20,7 +20,8 @@ class Agreement:
     row_count
         Rows with a figure on both sides.
     judged_count, missed_count
-        Of these: with a tolerance or an interval, and outside it.
+        Rows with a tolerance or an interval, and those outside it; rows that judge others together
+        are counted, too.
     bias
         Mean relative error, signed.
     mape
@@ -41,10 +42,11 @@ class Agreement:
 
 
 def agreement(rows: Iterable[ValidationRow]) -> Agreement:
-    """Return the errors of rows; rows that judge others together are left out."""
+    """Return the errors of rows; those of rows that judge others together are left out."""
+    rows = list(rows)
     kept = [row for row in rows if not (row.judges_count or math.isnan(row.relative_error))]
-    verdicts = [row.ok for row in kept]
-    counts = len(kept), len(kept) - verdicts.count(None), verdicts.count(False)
+    verdicts = [row.ok for row in rows]
+    counts = len(kept), len(rows) - verdicts.count(None), verdicts.count(False)
     errors = np.array([row.relative_error for row in kept] or [math.nan])
     size = np.abs(errors)
     p50, p90, p99, largest = map(float, np.quantile(size, [0.5, 0.9, 0.99, 1.0]))

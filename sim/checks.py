@@ -11,6 +11,7 @@ from sim.client_tables import ArrivalsClient, Client, ProbeClient, ReplayClient,
 from sim.coefficients import TableCoefficients
 from sim.disk_checks import faults_of_disk, notes_on_disk
 from sim.errors import InputError, Problem
+from sim.idle_checks import notes_on_idle
 from sim.lines import Key
 from sim.memory_checks import faults_of_memory, notes_on_memory
 from sim.policy_choice import PolicyChoice
@@ -177,17 +178,16 @@ def _notes_on_settings(
         )
     yield from notes_on_disk(tables, policy, own)
     yield from notes_on_memory(tables, profile, own)
+    yield from notes_on_idle(tables, profile, policy, own)
 
 
 def _notes_on_replays(tables: ScenarioTables, replays: Mapping[str, Facts]) -> Iterator[str]:
     for client in tables.clients:
-        if isinstance(client, ReplayClient) and any(replays[client.name].skipped):
+        if isinstance(client, ReplayClient) and replays[client.name].skipped.total:
             facts, path = replays[client.name], Path(client.path)
-            counts = zip(facts.skipped, ("rejected", "ended without a token"), strict=True)
-            reasons = " and ".join(f"{count:,} {reason}" for count, reason in counts if count)
             yield (
-                f"client {client.name}: {sum(facts.skipped):,} of the {facts.request_count:,} "
-                f"requests of {path.name} are not replayed: {reasons}"
+                f"client {client.name}: {facts.skipped.total:,} of the {facts.request_count:,} "
+                f"requests of {path.name} are not replayed: {facts.skipped}"
             )
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 from sim.books import Books
 from sim.cases import Case, draw_case, play
 from sim.errors import InvariantError
+from sim.guard import refuse_writes, snapshot
 from sim.policies import Policy
 from sim.request import Plan, Request
 from sim.view import View
@@ -120,7 +121,7 @@ class Blindfolded:
         return self._blind(view, self.policy.claim, request, view)
 
     def _blind(self, view: View, ask: Callable[..., Any], *shown: Any) -> Any:
-        rows, before = [*view.waiting, *view.running], _snapshot(view)
+        rows, before = [*view.waiting, *view.running], snapshot(view)
         for row in rows:
             row.__class__ = _Blind
         try:
@@ -128,8 +129,7 @@ class Blindfolded:
         finally:
             for row in rows:
                 row.__class__ = Request
-            if _snapshot(view) != before:
-                raise InvariantError("the policy changed what it was shown")
+            refuse_writes(before, view)
 
 
 def _hidden(name: str) -> property:
@@ -145,11 +145,3 @@ class _Blind(Request):
     _is_endless = _hidden("_is_endless")
     _gaps_ps = _hidden("_gaps_ps")
     _on_finish = _hidden("_on_finish")
-
-
-def _snapshot(view: View) -> object:
-    rows = [*view.waiting, *view.running]
-    return [
-        len(view.waiting), view.now_ps, view.kv_free_tokens, view.last_slot_index,
-        *[(r.request_id, r.left_tokens, r.context_tokens, r.slot_index, r.ready_ps) for r in rows],
-    ]  # fmt: skip

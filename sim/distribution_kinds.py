@@ -1,7 +1,4 @@
-"""Kinds of distributions: what the table ``{ dist = "lognormal", ... }`` of a quantity may hold.
-
-Each may be shifted (`offset`) and clipped (`min`, `max`, after the shift).
-"""
+"""Kinds of distributions: what the table ``{ dist = "lognormal", ... }`` of a quantity may hold."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     BeforeValidator,
     Field,
@@ -22,79 +18,20 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from sim.distribution_form import Distribution, Floats, Value
 from sim.documents import located, read_numbers
-from sim.fields import Table
 
-Floats = NDArray[np.float64]
-
-_Value = Annotated[float, Field(ge=-1e15, le=1e15)]
 _Positive = Annotated[float, Field(gt=0, le=1e15)]
 _Spread = Annotated[float, Field(ge=0, le=1e15)]
 _LogSpread = Annotated[float, Field(ge=0, le=20)]
 _Weights = tuple[_Positive, ...]
 
 
-class Distribution(Table):
-    """A distribution: `draw` and the exact moments of the unclipped, unshifted form."""
-
-    offset: _Value = 0.0
-    """Added to every draw, before clipping."""
-    min: _Value | None = None
-    """Draws below it become it."""
-    max: _Value | None = None
-    """Draws above it become it."""
-
-    @field_validator("max")
-    @classmethod
-    def _ordered(cls, value: float | None, info: ValidationInfo) -> float | None:
-        low = info.data.get("min")
-        if value is not None and low is not None and low > value:
-            raise ValueError(f"max {value:g} is below min {low:g}")
-        return value
-
-    def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """Return `size` draws before shift and clip."""
-        raise NotImplementedError
-
-    def plain_mean(self) -> float | None:
-        """Return the mean before shift and clip, None if there is no closed form."""
-        raise NotImplementedError
-
-    def plain_support(self) -> tuple[float, float]:
-        """Return the smallest and largest value before shift and clip."""
-        raise NotImplementedError
-
-    def sample(self, rng: np.random.Generator, size: int) -> Floats:
-        """Return `size` draws, shifted and clipped."""
-        drawn = self.draw(rng, size) + self.offset
-        if self.min is None and self.max is None:
-            return drawn
-        return np.clip(drawn, self.min, self.max)
-
-    def support(self) -> tuple[float, float]:
-        """Return the smallest and largest value that can come out."""
-        low, high = (end + self.offset for end in self.plain_support())
-        lowest = -math.inf if self.min is None else self.min
-        highest = math.inf if self.max is None else self.max
-        return min(max(low, lowest), highest), max(min(high, highest), lowest)
-
-    def expected(self) -> float | None:
-        """Return the mean, None where there is no closed form (a clip that bites)."""
-        plain = self.plain_mean()
-        if plain is None:
-            return None
-        low, high = (end + self.offset for end in self.plain_support())
-        bites = (self.min is not None and self.min > low) or (
-            self.max is not None and self.max < high
-        )
-        return None if bites else plain + self.offset
-
-
 class Constant(Distribution):
     """Always the same value."""
 
     dist: Literal["constant"] = "constant"
-    value: _Value
+    value: Value
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:  # noqa: D102
         return np.full(size, float(self.value))
@@ -110,8 +47,8 @@ class Uniform(Distribution):
     """Every value between `low` and `high` is equally likely."""
 
     dist: Literal["uniform"]
-    low: _Value
-    high: _Value
+    low: Value
+    high: Value
 
     @field_validator("high")
     @classmethod
@@ -187,7 +124,7 @@ class Normal(Distribution):
     """Normal with mean and standard deviation `sigma`."""
 
     dist: Literal["normal"]
-    mean: _Value
+    mean: Value
     sigma: _Spread
     """Standard deviation."""
 
@@ -224,7 +161,7 @@ class Empirical(Distribution):
     """One of the given values, with given weights or equally likely."""
 
     dist: Literal["empirical"]
-    values: Annotated[tuple[_Value, ...], Field(min_length=1, max_length=1_000_000)]
+    values: Annotated[tuple[Value, ...], Field(min_length=1, max_length=1_000_000)]
     weights: _Weights | None = None
 
     @field_validator("weights")

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from sim.errors import InputError, Problem
 from sim.in_between import between, session_of
+from sim.metric import Metric
 from sim.metric_paths import parts_of
-from sim.metric_table import METRIC_BY_NAME, METRICS, Metric
+from sim.metric_table import METRIC_BY_NAME, METRICS
 from sim.replicated import Replicated
 from sim.results import Results, Table
 from sim.scenario import Scenario

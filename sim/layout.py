@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sim.cost import Cost
-from sim.errors import InvariantError
 from sim.priced import before_ends, chunks_of, context_sum
 from sim.request import Plan, Request, Work, rows_of
 from sim.run import Run
 from sim.stops import Stops
 from sim.units import FOREVER_PS
 from sim.view import View
+from sim.work_checks import check_works, is_irregular, wrong_tokens
 
 BLOCK_CYCLES = 64
 """Longest run that is laid out as a list, in cycles."""
@@ -75,11 +75,9 @@ class Layout:
             Lay out one work only (fast-forward off, or somebody waits for the lock).
         """
         cost, length, now_ps = self.cost, len(works), view.now_ps
-        if plan.repeat < 1:
-            raise InvariantError(f"the policy asks for {plan.repeat} cycles; at least 1")
-        if length > 1 and _is_irregular(works):
+        if length > 1 and is_irregular(works):
             works, length, single = works[:1], 1, True
-        _check_rows(works)
+        check_works(works, plan.repeat)
         plain = cost.pure and not cost.minds_ends
         if length == 1 and plain and not self.gaps and self._is_ready(works[0], now_ps):
             run = self._repeated(works[0], plan, view, single)
@@ -149,7 +147,7 @@ class Layout:
     def _left_tokens(self, row: Request, tokens: int) -> int:
         """Return the prompt tokens up to the next point at which a run must end."""
         if not 0 < tokens <= row.left_tokens:
-            raise _wrong_tokens(row, tokens)
+            raise wrong_tokens(row, tokens)
         return row.left_tokens if self.stops is None else self.stops.prompt_tokens(row)
 
     def _left_steps(self, work: Work) -> int:
@@ -300,36 +298,3 @@ class Layout:
             for row, _ in work.prefill:
                 ready[row] = end_ps + self.chunk_gap_ps
         return Run(begins[0], length, len(ends), begins=begins, ends=ends)
-
-
-def _is_irregular(works: Sequence[Work]) -> bool:
-    """Return whether decode works differ in their rows, or a row is prefilled twice a cycle."""
-    steps = [work.decode for work in works if work.decode]
-    if any([rows is not steps[0] and list(rows) != list(steps[0]) for rows in steps[1:]]):
-        return True
-    prompts = [row for work in works for row, _ in work.prefill]
-    return len(set(prompts)) < len(prompts)
-
-
-def _check_rows(works: Sequence[Work]) -> None:
-    """Refuse works that no engine could execute: a fault of the policy."""
-    for work in works:
-        for row, _ in work.prefill:
-            if row.status != "running":
-                raise InvariantError(f"the policy prefills request {row.request_id}: {row.status}")
-        for row in work.decode:
-            if row.left_tokens or row.status != "running":
-                raise InvariantError(
-                    f"the policy decodes request {row.request_id}: {row.status}, "
-                    f"{row.left_tokens} tokens left to prefill"
-                )
-        rows = rows_of(work)
-        if not rows or len(set(rows)) < len(rows):
-            raise InvariantError("the policy asks for a work without rows or with one row twice")
-
-
-def _wrong_tokens(row: Request, tokens: int) -> InvariantError:
-    return InvariantError(
-        f"the policy asks for {tokens} tokens of request {row.request_id}, "
-        f"which has {row.left_tokens} left to prefill"
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from sim.errors import InputError, Problem
-from sim.metric_table import METRIC_BY_NAME, Metric
+from sim.metric import Metric
+from sim.metric_table import METRIC_BY_NAME
 from sim.scenario import Scenario
 
 PARTS = ("mean", "p50", "p90", "p95", "p99", "max", "count")

@@ -2,55 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from sim.executor_metrics import EXECUTOR_METRICS
+from sim.metric import MISS_CAUSES, SPAN, Metric
 
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One name in a summary.
-
-    Parameters
-    ----------
-    name
-        Key in the summary, and under ``clients.NAME``.
-    unit
-        ``s``, ``tokens``, ``tokens/s``, ``requests/s``, or ``1``.
-    definition
-        What it is.
-    inputs
-        Columns of the tables of results that it is computed from.
-    is_distribution
-        Whether its value is ``{mean, p50, p90, p95, p99, max, count}``.
-    parts
-        Keys of its value where that is neither a number nor a distribution.
-    variants
-        Other definitions of the same name, computed on demand (`sim.variants`).
-    """
-
-    name: str
-    unit: str
-    definition: str
-    inputs: str
-    is_distribution: bool = False
-    parts: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-
-
-MISS_CAUSES = ("first", "diverged", "other_slot", "evicted")
-"""Why nothing of a prompt was found in its slot, in the order of `sim.kv`."""
-CHECKPOINT_KINDS = ("evict", "cold", "continued", "load")
-
-
-_DISK = "Only with checkpoints on disk: "
 _AGENT = "One value an agent, summed over its completed requests: "
 _PREFILLS = "requests (start_s, first_token_s), recomputes"
 _DECODES = "requests (first_token_s, last_token_s)"
-_SPAN = "requests (submit_s, finish_s, status)"
 _GAPS = "gaps between the tokens of each request"
-_EXECUTOR = "executor (works by client and kind)"
 
 METRICS: tuple[Metric, ...] = (
-    Metric("makespan_s", "s", "First submission to last completion, over finite clients.", _SPAN),
+    Metric("makespan_s", "s", "First submission to last completion, over finite clients.", SPAN),
     Metric(
         "request_count",
         "1",
@@ -135,7 +96,7 @@ METRICS: tuple[Metric, ...] = (
         "prefill_occupancy",
         "1",
         "Prefill union inside the makespan / makespan.",
-        f"{_PREFILLS}, {_SPAN}",
+        f"{_PREFILLS}, {SPAN}",
     ),
     Metric(
         "decode_union_s",
@@ -157,7 +118,7 @@ METRICS: tuple[Metric, ...] = (
         "decode_occupancy",
         "1",
         "Decode union inside the makespan / makespan.",
-        f"{_DECODES}, {_SPAN}",
+        f"{_DECODES}, {SPAN}",
     ),
     Metric(
         "overlap",
@@ -221,72 +182,9 @@ METRICS: tuple[Metric, ...] = (
         "goodput_per_s",
         "requests/s",
         "Completed requests whose TTFT and every gap keep the [slo] / makespan; only with [slo].",
-        f"requests (first_token_s, worst_gap_s), {_SPAN}, [slo]",
+        f"requests (first_token_s, worst_gap_s), {SPAN}, [slo]",
     ),
-    Metric(
-        "utilisation",
-        "1",
-        "Time of works and jobs inside the makespan / makespan; host gaps are idle. For a group: "
-        "works with a row of it.",
-        f"requests (busy_before_submit_s, busy_before_finish_s), jobs, {_SPAN}; of a group: "
-        f"{_EXECUTOR}",
-    ),
-    Metric(
-        "gpu_prefill_s", "s", "Time of works with prefill rows only, each work once.", _EXECUTOR
-    ),
-    Metric("gpu_decode_s", "s", "Time of works with decode rows only, each work once.", _EXECUTOR),
-    Metric("gpu_mixed_s", "s", "Time of works with both, each work once.", _EXECUTOR),
-    Metric(
-        "gpu_job_s",
-        "s",
-        "Time of jobs that hold the executor (KV saves and loads).",
-        "jobs (begin_s, end_s)",
-    ),
-    Metric("work_count", "1", "Works executed.", _EXECUTOR),
-    Metric(
-        "launch_count",
-        "1",
-        "GPU launches: one a work, and one for each cut of a chunk.",
-        _EXECUTOR,
-    ),
-    Metric(
-        "checkpoint_count",
-        "1",
-        _DISK + "evict, cold and continued saves, and loads, by kind.",
-        "jobs (kind)",
-        parts=CHECKPOINT_KINDS,
-    ),
-    Metric(
-        "checkpoint_bytes_written",
-        "bytes",
-        _DISK + "bytes of all saves.",
-        "jobs (kind, size_bytes)",
-    ),
-    Metric(
-        "checkpoint_bytes_read",
-        "bytes",
-        _DISK + "bytes of all loads.",
-        "jobs (kind, size_bytes)",
-    ),
-    Metric(
-        "checkpoint_stall_s",
-        "s",
-        _DISK + "time of saves and loads, in which nothing else runs.",
-        "jobs (kind, begin_s, end_s)",
-    ),
-    Metric(
-        "restored_tokens",
-        "tokens",
-        _DISK + "cached tokens that came from checkpoints.",
-        "requests (restored_tokens)",
-    ),
-    Metric(
-        "memory_peak_bytes",
-        "bytes",
-        "Weights, KV and buffers at most; only where the profile states the sizes of all three. "
-        "Slots with kv.slot_context_tokens hold all of it from the start.",
-        "requests (slot_index, context_tokens, admit_s, finish_s)",
-    ),
+    *EXECUTOR_METRICS,
     Metric(
         "task_s",
         "s",

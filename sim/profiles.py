@@ -306,19 +306,3 @@ def find_profile(name_or_path: str | Path, base: Path = Path()) -> Profile:
 def list_profiles() -> list[str]:
     """Return the names of the shipped profiles, sorted."""
     return sorted(shipped(GROUP))
-
-
-def profile_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a profile file, for editors."""
-    schema = Profile.model_json_schema()
-    loosen_cost(schema["properties"]["cost"])
-    return schema
-
-
-def loosen_cost(schema: dict[str, Any]) -> None:
-    """Let a schema of `Profile.cost` allow numbers that fit more than one form.
-
-    A ``[cost]`` takes its form from the kind beside it, which JSON Schema cannot say.
-    """
-    schema["anyOf"] = schema.pop("oneOf")
-    del schema["discriminator"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,8 +10,11 @@ from typing import NamedTuple
 
 from sim.errors import InputError, Problem
 from sim.request import Part, Segment
-from sim.trace_file import MOST_PROBLEMS, Row, read_trace
+from sim.trace_file import MOST_PROBLEMS, STATUSES, Row, read_trace
 from sim.units import to_ps
+
+MOST_WORDS = 5
+"""Unknown words for the end of a request that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,29 @@ class Skipped(NamedTuple):
     """The recorded server refused them."""
     tokenless_count: int
     """They ended without a token."""
+    unknown: tuple[tuple[str, int], ...] = ()
+    """They ended in a way that is not known here: each word, and how many."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.rejected_count + self.tokenless_count + sum(count for _, count in self.unknown)
+
+    def __str__(self) -> str:
+        """Return why, in words."""
+        parts = [
+            f"{count:,} {what}"
+            for count, what in (
+                (self.rejected_count, "rejected"),
+                (self.tokenless_count, "ended without a token"),
+            )
+            if count
+        ]
+        if self.unknown:
+            words = ", ".join(f"{word!r} {count:,}" for word, count in self.unknown[:MOST_WORDS])
+            more = ", ..." if len(self.unknown) > MOST_WORDS else ""
+            parts.append(f"status {words}{more} (known: {', '.join(STATUSES)})")
+        return " and ".join(parts)
 
 
 class Facts(NamedTuple):
@@ -55,7 +82,8 @@ class Facts(NamedTuple):
 def read_sessions(path: str, mode: str, name: str) -> tuple[list[Session], Skipped]:
     """Return the sessions of a recording or a replay trace.
 
-    Requests that the recorded server rejected, or that ended without a token, are left out.
+    Requests that the recorded server rejected, that ended without a token, or in a way that is not
+    known here, are left out.
 
     Parameters
     ----------
@@ -73,17 +101,21 @@ def read_sessions(path: str, mode: str, name: str) -> tuple[list[Session], Skipp
         request of it got a token, or a closed replay lacks a pause.
     """
     rejected = tokenless = 0
+    unknown: Counter[str] = Counter()
     by_session: dict[object, list[Row]] = {}
     for index, row in enumerate(read_trace(path)):
         if row.status == "rejected":
             rejected += 1
+        elif row.status not in STATUSES:
+            unknown[row.status] += 1
         elif not row.output_tokens:
             tokenless += 1
         else:
             key = ("line", index) if row.session_id is None else str(row.session_id)
             by_session.setdefault(key, []).append(row)
+    skipped = Skipped(rejected, tokenless, tuple(unknown.most_common()))
     if not by_session:
-        raise InputError(Problem(path, "", "no request of it got a token"))
+        raise InputError(Problem(path, "", f"no request of it got a token: {skipped}"))
     sessions: list[Session] = []
     problems: list[Problem] = []
     for index, rows in enumerate(by_session.values()):
@@ -93,7 +125,7 @@ def read_sessions(path: str, mode: str, name: str) -> tuple[list[Session], Skipp
         sessions.append(Session(f"{name}/{index}", _replayed(rows, f"{name}/{index}")))
     if problems:
         raise InputError(*problems[:MOST_PROBLEMS])
-    return sessions, Skipped(rejected, tokenless)
+    return sessions, skipped
 
 
 @lru_cache(maxsize=64)
@@ -108,9 +140,8 @@ def facts_of(path: str, sha256: str, mode: str) -> Facts:
         Digest of the file: a file that changes is read again.
     """
     sessions, skipped = read_sessions(path, mode, "")
-    return Facts(
-        len(sessions), sum(len(session.requests) for session in sessions) + sum(skipped), skipped
-    )
+    replayed = sum(len(session.requests) for session in sessions)
+    return Facts(len(sessions), replayed + skipped.total, skipped)
 
 
 def prefix_segments(rows: Sequence[Row], session_id: str) -> Iterator[tuple[Segment, ...]]:

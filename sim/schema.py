@@ -16,7 +16,7 @@ from sim.coefficients import (
 )
 from sim.policies import find_policy, policy_names
 from sim.policy_choice import parameters_model
-from sim.profiles import Profile, loosen_cost, profile_schema
+from sim.profiles import Profile
 from sim.scenario import ScenarioTables
 
 __all__ = ["profile_schema", "scenario_schema"]
@@ -35,7 +35,7 @@ def scenario_schema() -> dict[str, Any]:
         policy=(reduce(or_, policies), None) if policies else (dict[str, Any], None),
     )
     schema = file.model_json_schema()
-    loosen_cost(schema["$defs"]["Profile"]["properties"]["cost"])
+    _loosen_cost(schema["$defs"]["Profile"]["properties"]["cost"])
     return schema
 
 
@@ -53,3 +53,19 @@ def _flat_model(cost: type[BaseModel]) -> type[BaseModel]:
         if name not in ("cost", "kind", *cost.model_fields)
     }
     return create_model(f"flat {cost.__name__}", __base__=cost, **tables)
+
+
+def profile_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a profile file, for editors."""
+    schema = Profile.model_json_schema()
+    _loosen_cost(schema["properties"]["cost"])
+    return schema
+
+
+def _loosen_cost(schema: dict[str, Any]) -> None:
+    """Let a schema of `Profile.cost` allow numbers that fit more than one form.
+
+    A ``[cost]`` takes its form from the kind beside it, which JSON Schema cannot say.
+    """
+    schema["anyOf"] = schema.pop("oneOf")
+    del schema["discriminator"]

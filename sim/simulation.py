@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from sim.checkpointing import CheckpointSettings
 from sim.clients import make_client
 from sim.cost.build import build_cost
+from sim.guard import Guarded
 from sim.kv import KvStore, SessionKv, SlotKv
 from sim.manifest import make_manifest
 from sim.recorder import Recorder, SummaryRecorder
@@ -67,7 +68,7 @@ def simulate(
     )
     used_seed = scenario.seed if seed is None else seed
     world = World(
-        scenario.policy.build(),
+        Guarded(scenario.policy.build()),
         build_cost(scenario.profile, engine),
         engine_options(scenario),
         recorder,

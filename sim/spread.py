@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ def gap_metrics(
 
     Gaps are pooled over the tokens of the requests of ``mask`` that were submitted at or after
     ``warm_up_s``. With full recording all is exact. With summary recording mean, maximum and
-    counts are exact and percentiles come from bins: within 1 %.
+    counts are exact and percentiles come from bins: within 1 %. Counts come from bins in both,
+    where these were made for the threshold, the warm-up and the groups that are asked for.
 
     Parameters
     ----------
@@ -67,14 +68,24 @@ def gap_metrics(
         return {"itl_s": distribution(np.zeros(0)), "worst_gap_s": _worst(r, kept)} | dict.fromkeys(
             ("stall_count", "packet_count"), NAN
         )
-    if results.has("tokens"):
-        gaps = token_gaps(results, kept)
-        itl = distribution(gaps)
+    other = _otherwise_counted(results, mask, stall_threshold_s, warm_up_s)
+    if other and not results.has("tokens"):
+        raise ValueError(f"gaps were counted {other}: use full recording")
+    bins = None if other else _bins(results, mask, warm_up_s)
+    gaps = token_gaps(results, kept) if results.has("tokens") else None
+    if bins is not None:  # counted in whole picoseconds, whatever was recorded
+        stalls = int(bins.counts[bins.lower_s >= stall_threshold_s].sum())
+        zeros = int(bins.counts[bins.upper_s == 0].sum())
+    else:
+        assert gaps is not None
         # Differences of seconds are off by rounding: a gap of the threshold is no stall.
         stalls = int((gaps > stall_threshold_s + ROUNDING_S).sum())
         zeros = int((gaps == 0).sum())
+    if gaps is not None:
+        itl = distribution(gaps)
     else:
-        itl, stalls, zeros = _from_bins(results, mask, kept, stall_threshold_s, warm_up_s)
+        assert bins is not None
+        itl = _of_bins(bins, r["last_token_s"][kept] - r["first_token_s"][kept], _worst(r, kept))
     return {
         "itl_s": itl,
         "worst_gap_s": _worst(r, kept),
@@ -98,37 +109,50 @@ def _worst(requests: dict[str, Any], kept: Mask) -> float:
     return float(np.nanmax(worst)) if (~np.isnan(worst)).any() else NAN
 
 
-def _from_bins(
-    results: Results, mask: Mask, kept: Mask, stall_threshold_s: float, warm_up_s: float
-) -> tuple[dict[str, float], int, int]:
-    r, g = results.table("requests"), results.table("gaps")
+class _Bins(NamedTuple):
+    """Counts of gaps in bins, by rising size."""
+
+    lower_s: Floats
+    upper_s: Floats
+    counts: NDArray[np.int64]
+
+
+def _otherwise_counted(
+    results: Results, mask: Mask, stall_threshold_s: float, warm_up_s: float
+) -> str:
+    """Return how the counts of gaps in bins differ from what is asked; empty if they serve."""
+    if not len(results.table("gaps")["client"]):
+        return "nowhere" if results.has("tokens") else ""
     if stall_threshold_s != results.stall_threshold_s:
-        raise ValueError(
-            f"gaps were counted for a stall threshold of {results.stall_threshold_s:g} s, "
-            f"not {stall_threshold_s:g} s: use full recording"
+        return (
+            f"for a stall threshold of {results.stall_threshold_s:g} s, not {stall_threshold_s:g} s"
         )
     if warm_up_s not in (0.0, results.warm_up_s):
-        raise ValueError(
-            f"gaps were counted for a warm-up of {results.warm_up_s:g} s, not {warm_up_s:g} s: "
-            "use full recording"
-        )
-    clients = set(r["client"][mask])
-    if np.isin(r["client"], list(clients)).sum() != mask.sum():
-        raise ValueError("gaps were counted by client group: use full recording")
-    used = np.isin(g["client"], list(clients))
+        return f"for a warm-up of {results.warm_up_s:g} s, not {warm_up_s:g} s"
+    names = results.table("requests")["client"]
+    if np.isin(names, list(set(names[mask]))).sum() != mask.sum():
+        return "by client group"
+    return ""
+
+
+def _bins(results: Results, mask: Mask, warm_up_s: float) -> _Bins:
+    g = results.table("gaps")
+    used = np.isin(g["client"], list(set(results.table("requests")["client"][mask])))
     if warm_up_s:
         used &= g["is_warm"] == 1
     order = np.argsort(g["upper_s"][used], kind="stable")
-    lower, upper = g["lower_s"][used][order], g["upper_s"][used][order]
-    counts = g["gap_count"][used][order]
-    total, zeros = int(counts.sum()), int(counts[upper == 0].sum())
+    return _Bins(*(g[name][used][order] for name in ("lower_s", "upper_s", "gap_count")))
+
+
+def _of_bins(bins: _Bins, spans_s: Floats, worst_s: float) -> dict[str, float]:
+    """Return the distribution of gaps: percentiles from bins, the rest exact."""
+    total = int(bins.counts.sum())
     if not total:
-        return distribution(np.zeros(0)), 0, 0
-    spans = r["last_token_s"][kept] - r["first_token_s"][kept]
-    worst = _worst(r, kept)
+        return distribution(np.zeros(0))
+    lower, upper = bins.lower_s, bins.upper_s
     middle = np.where(np.isinf(upper), lower, np.sqrt(lower * upper))
-    middle = np.minimum(np.where(lower == 0, upper, middle), worst)
-    sums = np.cumsum(counts)
+    middle = np.minimum(np.where(lower == 0, upper, middle), worst_s)
+    sums = np.cumsum(bins.counts)
 
     def quantile(q: float) -> float:
         position = q * (total - 1)
@@ -138,10 +162,9 @@ def _from_bins(
         )
         return float(below + (position - np.floor(position)) * (above - below))
 
-    itl = {
-        "mean": float(spans.sum() / total),
+    return {
+        "mean": float(spans_s.sum() / total),
         **{name: quantile(q) for name, q in QUANTILES.items()},
-        "max": worst,
+        "max": worst_s,
         "count": total,
     }
-    return itl, int(counts[lower >= stall_threshold_s].sum()), zeros

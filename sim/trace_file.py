@@ -14,6 +14,9 @@ _LONGEST_LINE = 1 << 24
 MOST_PROBLEMS = 20
 """Of one file; those that follow are much the same."""
 
+STATUSES = ("completed", "rejected", "unfinished", "failed")
+"""Words that say how a recorded request ended."""
+
 _Tokens = Annotated[int, Field(le=10**9)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
@@ -43,7 +46,8 @@ class Row(BaseModel):
     pause_kind: Literal["", "tool", "human"] = ""
     parts: tuple[tuple[str, Annotated[_Tokens, Field(ge=0)]], ...] = ()
     """The prompt by its chat template: role and tokens; one part when empty."""
-    status: Literal["completed", "rejected", "unfinished", "failed"] = "completed"
+    status: Annotated[str, Field(max_length=100)] = "completed"
+    """How it ended; a word that is none of `STATUSES` is kept, but not replayed."""
     _line: int = PrivateAttr(0)
 
     @property

@@ -12,7 +12,10 @@ from sim.units import FOREVER_PS
 
 @dataclass(slots=True)
 class View:
-    """State of the engine at a boundary. The lists are the engine's own: read, never write."""
+    """State of the engine at a boundary. The lists are the engine's own: read, never write.
+
+    `sim.guard` watches the first decisions of a run, `sim.conformance.check_policy` all of its own.
+    """
 
     now_ps: int = 0
     waiting: list[Request] = field(default_factory=list)

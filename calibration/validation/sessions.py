@@ -20,6 +20,7 @@ from calibration.form import Floats
 from calibration.validation.tolerances import FITTED, PREDICTED
 from sim.agreement import mean_error_row
 from sim.cost.build import build_cost
+from sim.profiles import Profile
 from sim.suites import Inputs, Suite, ValidationRow
 from sim.units import to_s
 
@@ -27,8 +28,10 @@ NAME = "sessions"
 FORM = "decode_step_s + rows * decode_row_s"
 FEWEST_POINTS = 3
 """Two lie on every line."""
-OWN = {"ds4-m3-ultra": ("m3u_seed", "m3u_mxfp4_solo", "m3u_mxfp4_solo64k")}
-"""Series of a profile's machine and model."""
+OWN_PROFILE = "ds4-m3-ultra"
+OWN_MACHINE, OWN_MODEL = "Apple M3 Ultra", "DeepSeek V4 Flash"
+OWN_SERIES = ("m3u_seed", "m3u_mxfp4_solo", "m3u_mxfp4_solo64k")
+"""Recorded on that machine with that model: any profile of the two prices them."""
 ASSUMED_CONTEXT_TOKENS = 20_000
 """Where it is not recorded."""
 
@@ -36,10 +39,10 @@ ASSUMED_CONTEXT_TOKENS = 20_000
 def rows(inputs: Inputs) -> Iterator[ValidationRow]:
     """Yield the recorded steps beside what a profile or the form says of them."""
     series = {name: list(group) for name, group in groupby(_recorded(), lambda row: row["series"])}
-    asked = [inputs.profile_name] if inputs.profile_name else list(OWN)
-    for name in asked:
-        for own in OWN.get(inputs.profile(name).name, ()):
-            yield from _priced(inputs, name, series.pop(own))
+    profile = inputs.chosen or inputs.profile(OWN_PROFILE)
+    if (profile.provenance.machine, profile.provenance.model) == (OWN_MACHINE, OWN_MODEL):
+        for own in OWN_SERIES:
+            yield from _priced(profile, series.pop(own))
     if inputs.profile_name:
         inputs.note(f"{NAME}: series of other machines do not depend on the profile")
     short = 0
@@ -55,8 +58,7 @@ def rows(inputs: Inputs) -> Iterator[ValidationRow]:
         )
 
 
-def _priced(inputs: Inputs, name: str, points: list[dict[str, str]]) -> Iterator[ValidationRow]:
-    profile = inputs.profile(name)
+def _priced(profile: Profile, points: list[dict[str, str]]) -> Iterator[ValidationRow]:
     cost = build_cost(profile, profile.engine)
     for point in points:
         count = int(point["rows"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
 
-from sim.agreement import agreements
+from sim.agreement import Agreement, agreements
 from sim.cli.terminal import make_table
 from sim.cli.wording import NOTHING, number
 from sim.known_misses import FAILED, Judged, KnownMiss
@@ -63,6 +63,8 @@ def validation_screen(
             yield f"{suite.name}: mean absolute errors, of the largest allowed (! = missed)"
             yield _judged_together(suite, mine)
         if is_full:
+            yield from ("", f"{suite.name}: errors by {suite.groups} and role")
+            yield _by_group(suite, mine)
             yield from ("", f"{suite.name}: {suite.title}", _rows(mine))
     if not is_full:
         yield from _misses(judged)
@@ -92,22 +94,34 @@ def _sentence(judged: Sequence[Judged], gone: Sequence[KnownMiss]) -> str:
 
 
 def _by_role(judged: Sequence[Judged]) -> Table:
-    heads = ["suite", "role", "rows", "judged", "missed", "bias", "MAPE", *_QUANTILES]
-    table = make_table(heads, ["left", "left", *["right"] * (len(heads) - 2)])  # type: ignore[list-item]
     rows = [each.row for each in judged]
-    for (suite, role), found in sorted(agreements(rows, lambda row: (row.suite, row.role))):
-        if not found.row_count:
+    found = agreements(rows, lambda row: (row.suite, row.role))
+    return _agreement_table(["suite", "role"], sorted(found))
+
+
+def _by_group(suite: Suite, judged: Sequence[Judged]) -> Table:
+    rows = [each.row for each in judged]
+    return _agreement_table(
+        [suite.groups, "role"], agreements(rows, lambda row: (row.group, row.role))
+    )
+
+
+def _agreement_table(
+    names: Sequence[str], found: Iterable[tuple[tuple[str, ...], Agreement]]
+) -> Table:
+    heads = [*names, "rows", "judged", "missed", "bias", "MAPE", *_QUANTILES]
+    align = ["left"] * len(names) + ["right"] * (len(heads) - len(names))
+    table = make_table(heads, align)  # type: ignore[arg-type]
+    for key, errors in found:
+        if not errors.row_count:
             continue
-        sizes = [getattr(found, name) for name in ("mape", *_QUANTILES)]
-        judged_count = "-" if role == "contradicted" else f"{found.judged_count:,}"
-        missed_count = "-" if role == "contradicted" else f"{found.missed_count:,}"
+        sizes = [getattr(errors, name) for name in ("mape", *_QUANTILES)]
+        counts = [f"{count:,}" for count in (errors.judged_count, errors.missed_count)]
         table.add_row(
-            suite,
-            role,
-            f"{found.row_count:,}",
-            judged_count,
-            missed_count,
-            _error(found.bias),
+            *key,
+            f"{errors.row_count:,}",
+            *(["-", "-"] if "contradicted" in key else counts),
+            _error(errors.bias),
             *[_size(size) for size in sizes],
         )
     return table

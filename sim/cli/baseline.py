@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,23 @@ import numpy as np
 from sim.documents import read_text
 from sim.errors import InputError, Problem
 from sim.estimates import Floats
-from sim.manifest import scenario_name
+from sim.manifest import scenario_name, without_folders
 from sim.scenario import Scenario
 
 OPTION = "--any-baseline"
 """Asks for a comparison with another scenario."""
 MOST_BYTES = 200_000_000
+_MANIFEST = {
+    "scenario_name": str,
+    "scenario_text": str,
+    "scenario_hash": str,
+    "overrides": list,
+    "profile_name": str,
+    "profile_hash": str,
+    "seed": int,
+    "command": str,
+}
+"""What `differences` reads of a manifest."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +72,15 @@ def read_baseline(path: Path) -> Baseline:
         setting: Any = document["settings"][0] if "settings" in document else document
         manifest, rows = document["manifest"], dict(setting["values"])
         # Of a comparison, the manifest is of its first setting.
-        known = {key: manifest[key] for key in ("scenario_text", "scenario_hash", "seed")}
+        if not all(isinstance(manifest[key], kind) for key, kind in _MANIFEST.items()):
+            raise TypeError
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         message = "is not the JSON of moesim run or compare"
         raise InputError(Problem(source, "", message)) from None
     values = {str(metric): _row(source, str(metric), row) for metric, row in rows.items()}
     if len({len(row) for row in values.values()}) > 1:
         raise InputError(Problem(source, "values", "metrics differ in their number of values"))
-    return Baseline(source, values, {**manifest, **known})
+    return Baseline(source, values, manifest)
 
 
 def _row(source: str, metric: str, row: object) -> Floats:
@@ -79,8 +92,8 @@ def _row(source: str, metric: str, row: object) -> Floats:
     for value in row:
         if isinstance(value, bool) or not isinstance(value, int | float | None):
             raise refuse(f"{str(value)[:40]!r} is no number")
-        if value is not None and not math.isfinite(value):
-            raise refuse(f"{value} is no finite number")
+        if value is not None and not abs(value) <= sys.float_info.max:
+            raise refuse(f"{str(value)[:40]} is no finite number")
     return np.array([math.nan if value is None else float(value) for value in row])
 
 
@@ -102,17 +115,17 @@ def differences(baseline: Baseline, scenarios: Sequence[Scenario], seed: int) ->
     if was["scenario_hash"] in {each.hash for each in scenarios}:
         return
     name = scenario_name(base)
-    if was.get("scenario_name") != name:
-        yield f"scenario {was.get('scenario_name')}, here {name}"
+    if was["scenario_name"] != name:
+        yield f"scenario {was['scenario_name']}, here {name}"
     elif was["scenario_text"] != base.text:
         yield f"another text of scenario {name}"
-    before, now = was.get("overrides", []), list(base.overrides)
+    before, now = was["overrides"], [without_folders(text) for text in base.overrides]
     if before != now:
         yield f"settings {_listed(before)}, here {_listed(now)}"
-    if was.get("profile_hash") != base.profile.hash:
+    if was["profile_hash"] != base.profile.hash:
         yield f"profile {_named(was)}, here {_named(_profile(base))}"
     elif was["scenario_text"] == base.text and before == now:
-        yield f"policy or version of moesim: it was made by `{was.get('command', '')}`"
+        yield f"policy or version of moesim: it was made by `{was['command']}`"
 
 
 def check_baseline(
@@ -167,7 +180,7 @@ def _profile(scenario: Scenario) -> dict[str, str]:
 
 
 def _named(manifest: dict[str, Any]) -> str:
-    return f"{manifest.get('profile_name')} ({str(manifest.get('profile_hash'))[:8]})"
+    return f"{manifest['profile_name']} ({manifest['profile_hash'][:8]})"
 
 
 def _listed(texts: Sequence[str]) -> str:

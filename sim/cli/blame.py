@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sim.guard import unguarded
 from sim.policies import FROM_FILE
 from sim.units import to_s
 
@@ -28,7 +29,7 @@ def policy_of(error: BaseException) -> str:
     """Return ``FILE.py:CLASS`` of the policy that was asked when an error arose; empty for ours."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         policy = getattr(frame.f_locals.get("self"), "policy", None)
-        kind = type(policy)
+        kind = type(unguarded(policy))
         if kind.__module__.startswith(FROM_FILE):
             return f"{kind.__module__.removeprefix(FROM_FILE)}.py:{kind.__name__}"
     return ""

@@ -193,7 +193,8 @@ def compare(
             from sim.cli.interval_tables import change_intervals
 
             show("", *change_intervals(done, sources, drawn))
-        show(*judged)
+        if judged:
+            show(*judged)
     else:
         for message in judged:
             say(message)

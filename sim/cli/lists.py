@@ -135,7 +135,7 @@ def schema(document: str) -> None:
 
         _print_json(scenario_schema())
     else:
-        from sim.profiles import profile_schema
+        from sim.schema import profile_schema
 
         _print_json(profile_schema())
 

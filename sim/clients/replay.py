@@ -20,7 +20,7 @@ class Replay:
 
     In mode ``open`` every request is submitted at its recorded instant. In mode ``closed`` each
     session waits for the answer and then for its recorded pause. Requests that the recorded server
-    rejected, or that ended without a token, are not replayed.
+    rejected, that ended without a token, or in a way that is not known here, are not replayed.
 
     Parameters
     ----------

@@ -35,8 +35,8 @@ class Ds4:
         stale_quantum: bool = True
         """The quantum is read before the wait, not when the turn starts."""
         decode_batches: int = 1
-        """Decode batches between two quanta. The code gives one as a rule: after a batch its rows must
-        be sampled, and a prefill that waits enters at once. Recorded runs hint at more."""
+        """Decode batches between two quanta. The code gives one as a rule: after a batch its rows
+        must be sampled, and a prefill that waits enters at once. Recorded runs hint at more."""
         decode_reservation: bool = False
         """After a quantum the next turn belongs to decode (pull request 601)."""
         registration_s: float = 0.0

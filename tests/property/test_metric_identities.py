@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from simpy import Event
 
 from sim import intervals
+from sim.agent_metrics import jain_fairness
 from sim.checkpoint_rules import CheckpointCost
 from sim.checkpointing import CheckpointSettings
 from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, LinearCost
 from sim.metric_table import METRIC_BY_NAME
-from sim.metrics import jain_fairness, summary
+from sim.metrics import summary
 from sim.observer import tee
 from sim.open_loop import littles_law
 from sim.phases import (

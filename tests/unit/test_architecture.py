@@ -19,13 +19,15 @@ LAYERS = [
     "sim.observer sim.watcher",
     # The kernel: choose, price, account, let time pass.
     "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.checkpoints "
-    "sim.checkpointing sim.stops sim.lock sim.priced sim.layout sim.ledger sim.engine sim.audit",
+    "sim.checkpointing sim.stops sim.lock sim.priced sim.work_checks sim.layout sim.ledger "
+    "sim.engine sim.audit sim.guard",
     # Input: from TOML to a frozen scenario.
-    "sim.fields sim.lines sim.documents sim.validation sim.distribution_kinds sim.distributions "
-    "sim.coefficients sim.settings sim.memory sim.profiles sim.trace_file sim.replayed "
+    "sim.fields sim.lines sim.documents sim.validation sim.distribution_form "
+    "sim.distribution_kinds sim.distributions sim.coefficients sim.settings sim.memory "
+    "sim.profiles sim.trace_file sim.replayed "
     "sim.client_fields sim.agent_tables sim.client_tables sim.policy_choice "
-    "sim.memory_checks sim.size_checks sim.disk_checks sim.unknowns sim.scenario sim.overrides "
-    "sim.unknown_checks "
+    "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.unknowns "
+    "sim.scenario sim.overrides sim.unknown_checks "
     "sim.shell_words sim.engine_args sim.launch_line sim.checks "
     "sim.findings sim.profile_choice sim.policy_table "
     "sim.loading sim.schema sim.cost.build",
@@ -35,8 +37,8 @@ LAYERS = [
     "sim.columns sim.steps sim.block sim.spans sim.digest sim.results sim.assemble sim.recorder "
     "sim.atomic sim.result_files",
     # Numbers from tables.
-    "sim.intervals sim.spread sim.phases sim.retention sim.open_loop sim.metric_table sim.metrics "
-    "sim.variants",
+    "sim.intervals sim.spread sim.phases sim.retention sim.open_loop sim.metric "
+    "sim.executor_metrics sim.metric_table sim.agent_metrics sim.metrics sim.variants",
     # Runs, and many runs.
     "sim.this_machine sim.nearest "
     "sim.manifest sim.simulation sim.disk_books sim.books sim.cases sim.pencil sim.conformance "

@@ -52,11 +52,22 @@ def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
         read(tmp_path, content)
 
 
-@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", "1e999", '"x"', "true", "[1]"])
+@pytest.mark.parametrize(
+    "value", ["Infinity", "-Infinity", "NaN", "1e999", f"1{'0' * 400}", '"x"', "true", "[1]"]
+)
 def test_a_value_that_is_no_finite_number_is_refused(tmp_path: Path, value: str) -> None:
     text = json.dumps(document(worst_gap_s=["@"])).replace('"@"', value)
     with pytest.raises(InputError, match=r"values\.worst_gap_s: .* is no (finite )?number"):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize("key", ["scenario_text", "scenario_hash", "overrides", "seed", "command"])
+@pytest.mark.parametrize("value", [None, 1.5, {}])
+def test_a_manifest_of_another_kind_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    whole = document()
+    whole["manifest"][key] = value
+    with pytest.raises(InputError, match="is not the JSON of moesim"):
+        read(tmp_path, whole)
 
 
 def test_rows_must_be_as_long_as_each_other(tmp_path: Path) -> None:

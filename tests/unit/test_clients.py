@@ -38,6 +38,7 @@ class InstantWorld:
         self.env = simpy.Environment(initial_time=0)
         self.submit_until_ps = int(submit_until_s * PS_PER_S)
         self.draws: dict[str, Any] = {}
+        self.planned_count = 0
         self.requests: list[Request] = []
         self.refuse_above = refuse_above
 

@@ -174,6 +174,6 @@ def test_a_serial_batch_costs_its_rows(share: float, step_s: float) -> None:
 
 def test_more_batches_between_two_quanta() -> None:
     """Prompt 1 comes during the first of three batches that follow every quantum."""
-    works = run(Ask(0, 1, 9), Ask(0.05, 300), decode_batches=3)
+    works = run(Ask(0, 1, 10), Ask(0.05, 300), decode_batches=3)
     batches = ["d0"] * 3
     assert works.names == ["p0:1", *batches, "p1:128", *batches, "p1:128", *batches, "p1:44"]

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim.agent_metrics import jain_fairness
 from sim.columns import COLUMNS, TABLES
 from sim.errors import InputError, InvariantError
 from sim.metric_table import METRICS
-from sim.metrics import jain_fairness, summary
+from sim.metrics import summary
 from sim.observer import tee
 from sim.open_loop import littles_law, overload_warning
 from sim.phases import (

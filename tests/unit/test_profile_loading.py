@@ -9,7 +9,8 @@ import sim.profiles
 from sim.coefficients import FullCoefficients, LinearCoefficients, TableCoefficients
 from sim.documents import parse
 from sim.errors import InputError
-from sim.profiles import Profile, check_profile, find_profile, list_profiles, profile_schema
+from sim.profiles import Profile, check_profile, find_profile, list_profiles
+from sim.schema import profile_schema
 
 LINEAR = """\
 kind = "linear"

@@ -408,7 +408,7 @@ def test_a_name_that_two_clients_share_needs_the_index() -> None:
 def test_changing_the_policy_drops_the_old_settings_and_says_so() -> None:
     scenario = load(TEXT, "policy.step_budget_tokens=512", policy="budget")
     assert scenario.policy.parameters.step_budget_tokens == 512
-    assert scenario.notes == ("policy budget instead of ds4: dropped mixed_quantum_tokens",)
+    assert scenario.notes[0] == "policy budget instead of ds4: dropped mixed_quantum_tokens"
     by_override = load(TEXT, "policy.kind=budget", "policy.step_budget_tokens=512")
     assert by_override.hash == scenario.hash
     same = load(policy="ds4")
@@ -504,6 +504,27 @@ def test_requests_that_are_not_replayed_are_counted(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(TRACE + rejected)
     (note,) = parse_scenario(text, "s.toml", ["engine.slot_count=2"], base=tmp_path).notes
     assert note.endswith("1 of the 4 requests of t.jsonl are not replayed: 1 rejected")
+
+
+def test_requests_that_ended_in_an_unknown_way_are_counted_by_word(tmp_path: Path) -> None:
+    text = TEXT[: TEXT.index("[[clients]]")] + '[[clients]]\nkind = "replay"\npath = "t.jsonl"\n'
+    row = TRACE.splitlines()[1]
+    lost, late = (row.replace("}", f', "status": "{word}"}}\n') for word in ("lost", "late"))
+    (tmp_path / "t.jsonl").write_text(TRACE + late + lost * 2)
+    (note,) = parse_scenario(text, "s.toml", base=tmp_path).notes
+    assert note == (
+        "client replay: 3 of the 6 requests of t.jsonl are not replayed: status 'lost' 2, 'late' 1 "
+        "(known: completed, rejected, unfinished, failed)"
+    )
+    header = TRACE.splitlines()[0]
+    (tmp_path / "t.jsonl").write_text(f"{header}\n{lost}")
+    with pytest.raises(
+        InputError, match=r"t\.jsonl: no request of it got a token: status 'lost' 1"
+    ):
+        parse_scenario(text, "s.toml", base=tmp_path)
+    (tmp_path / "t.jsonl").write_text(f"{TRACE}{lost.replace(chr(34) + 'lost' + chr(34), '7')}")
+    with pytest.raises(InputError, match=r"t\.jsonl:5: status"):
+        parse_scenario(text, "s.toml", base=tmp_path)
 
 
 def test_a_file_that_is_no_scenario(tmp_path: Path) -> None:

@@ -185,7 +185,8 @@ def test_a_mean_judges_its_rows_and_is_in_no_statistics() -> None:
     assert mean.relative_error == pytest.approx(0.03)
     assert mean.judges_count == 2
     assert mean_error_row(members, row="all", quantity="MAPE", tolerance=0.029).ok is False
-    assert agreement([*members, mean]).row_count == 2
+    found = agreement([*members, mean])
+    assert (found.row_count, found.judged_count, found.mape) == (2, 1, pytest.approx(0.03))
     assert mean_error_row([], row="all", quantity="MAPE", tolerance=0.03) is None
 
 

@@ -92,6 +92,18 @@ def test_a_known_miss_is_shown_with_its_reason_and_ends_with_0(made: Callable[..
     assert "1 known miss" in done.stdout
 
 
+def test_every_row_and_the_errors_by_group_are_in_the_full_screen(
+    made: Callable[..., None],
+) -> None:
+    made(lambda inputs: iter([row("good", 1.01), row("off", 1.2, group="other")]), KNOWN)
+    done = moesim("--full")
+    assert done.exit_code == 0
+    assert "made: errors by group and role" in done.stdout
+    for words in ("machine  predicted", "other    predicted", "\ngood ", "\noff "):
+        assert words in done.stdout
+    assert "\ngood " not in moesim().stdout
+
+
 def test_contradicted_rows_are_listed_with_reason_and_judged_by_nothing(
     made: Callable[..., None],
 ) -> None:
