@@ -16,6 +16,7 @@ from sim.cli.invocation import Invocation
 from sim.cli.rows import (
     INSTEAD,
     PARTS,
+    REJECTED_ROW,
     Row,
     agent_group,
     figure_of,
@@ -158,6 +159,8 @@ def _rows(
             yield Row("requests done", f"{group}completed_count", number)
             yield Row("request time", objective(done[0].scenario), seconds)
     found: dict[str, Row] = {}
+    if any([each.mean(REJECTED_ROW.metric) > 0 for each in done]):
+        found[REJECTED_ROW.metric] = REJECTED_ROW
     for each, figures in zip(done, recorded, strict=True):
         for row in rows_of(each, figures):
             found.setdefault(row.metric, row)

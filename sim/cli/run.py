@@ -279,6 +279,7 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
     from sim.cli.basis import outside_warning
+    from sim.cli.rejected import rejection_warnings
     from sim.client_tables import ArrivalsClient
     from sim.open_loop import overload_warning
 
@@ -287,10 +288,7 @@ def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
         if isinstance(client, ArrivalsClient):
             overload = overload_warning(done.first, client.name)
             said += [overload] if overload else []
-    rejected = done.mean("rejected_count")
-    if rejected:
-        said.append(f"{rejected:,.0f} requests could never run and were rejected")
-    return said
+    return [*said, *rejection_warnings(done)]
 
 
 def _document(
