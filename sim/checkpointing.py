@@ -71,7 +71,7 @@ class Checkpoints:
         jobs: list[Job] = []
         if lost is not None:
             jobs += self._save(row, "evict", lost.segments, lost.kv_tokens, now_ps)
-        if row.cached_tokens or not row.session_id:
+        if row.cached_tokens:
             return jobs
         found = self.store.load(row.segments, now_ps)
         if found is None:
@@ -103,7 +103,7 @@ class Checkpoints:
     def is_due(self, row: Request, live_tokens: int) -> bool:
         """Return whether a session is to be saved when it reaches this length."""
         settings = self.settings
-        return bool(row.session_id) and is_continued_due(
+        return is_continued_due(
             live_tokens, settings.interval_tokens, row.saved_tokens, settings.min_tokens
         )
 

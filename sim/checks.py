@@ -147,6 +147,8 @@ def notes(
                 f"client {client.name}: every prompt has at least {prompt:,.0f} tokens, more than "
                 f"kv.slot_context_tokens {limit:,}: all are rejected"
             )
+        elif limit is not None and isinstance(client, AgentsClient):
+            yield from _note_on_context(client, limit)
     engine = profile.engine.policy
     if engine is not None and engine != policy.kind:
         yield (
@@ -155,6 +157,15 @@ def notes(
         )
     yield from _notes_on_settings(tables, profile, policy, own)
     yield from _notes_on_replays(tables, replays)
+
+
+def _note_on_context(client: AgentsClient, limit_tokens: int) -> Iterator[str]:
+    if client.context_limit_tokens > limit_tokens:
+        key = f"clients.{client.name}.context_limit_tokens"
+        yield (
+            f"kv.slot_context_tokens {limit_tokens:,} is below {key} "
+            f"{client.context_limit_tokens:,}: prompts that outgrow it are rejected"
+        )
 
 
 def _notes_on_settings(

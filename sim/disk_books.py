@@ -49,7 +49,7 @@ class DiskBooks:
 
     def finished(self, row: Request) -> None:
         """Note what a request leaves in its slot."""
-        if row.slot_index >= 0 and row.session_id:
+        if row.slot_index >= 0:
             self._live[row.slot_index] = self._text(row, row.generated_tokens, row.context_tokens)
 
     def preempted(self, row: Request) -> None:
@@ -70,7 +70,7 @@ class DiskBooks:
         """Return whether a session must be saved at a context."""
         s, key = self.settings, row.request_id
         due = s.interval_tokens and not context % s.interval_tokens and context >= s.min_tokens
-        if not due or not row.session_id or context <= self._saved[key]:
+        if not due or context <= self._saved[key]:
             return False
         return self._saves(row, generated, context, row.saved_tokens >= context)
 

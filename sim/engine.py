@@ -134,38 +134,22 @@ class Engine:
             return self._start_job(self.ledger.holding.popleft())
         if self._rest is not None:
             return self._resume(self._rest)
-        drawn = False
         for _ in range(FRUITLESS_DECISIONS):
-            if self.lock.jobs and not drawn:  # those of a request that has just been admitted, too
-                drawn = True
-                if not self._is_contended() or self.lock.wins():
-                    return self._start_job(self.lock.jobs.popleft())
             plan = self._ask()
             if (plan.admit or plan.preempt) and (hold_ps := self.ledger.book(plan)):
                 return self._sleep(now_ps + hold_ps, _Hold(now_ps + hold_ps))
+            if not plan.cycle and plan.until_ps <= now_ps:
+                continue
+            if self.lock.jobs and (not plan.cycle or self.lock.goes_first(view)):
+                return self._start_job(self.lock.jobs.popleft())
             if plan.cycle:
                 return self._start_works(plan)
-            if plan.until_ps > now_ps:
-                if self.lock.jobs:
-                    return self._start_job(self.lock.jobs.popleft())
-                self._idle_count += bool(view.running or view.waiting)
-                if self._idle_count > FRUITLESS_WORKS:
-                    raise DeadlockError(f"the policy waits for ever: {self.state()}")
-                ready = [row.ready_ps for row in view.running if row.ready_ps > now_ps]
-                return self._sleep(min([plan.until_ps, *ready]), _IDLE)
+            self._idle_count += bool(view.running or view.waiting)
+            if self._idle_count > FRUITLESS_WORKS:
+                raise DeadlockError(f"the policy waits for ever: {self.state()}")
+            ready = [row.ready_ps for row in view.running if row.ready_ps > now_ps]
+            return self._sleep(min([plan.until_ps, *ready]), _IDLE)
         raise DeadlockError(f"the policy books for ever and runs nothing: {self.state()}")
-
-    def _is_contended(self) -> bool:
-        """Return whether anybody can run at once who would race the raw lock.
-
-        The rows of a decode step that has just ended cannot: their tokens are sampled first,
-        without any lock (``ds4_server.c``, decode loop).
-        """
-        view = self.view
-        sampled = view.last_kind == "decode"
-        return any(
-            [r.ready_ps <= view.now_ps and (r.left_tokens or not sampled) for r in view.running]
-        )
 
     def _ask(self) -> Plan:
         self.decide_count += 1

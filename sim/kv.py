@@ -110,7 +110,7 @@ class SlotKv:
         if row.slot_index < 0:  # a policy without slots
             return None
         held = self.slots[row.slot_index]
-        cached = held.reuse(row.segments, partial=self.partial_reuse) if row.session_id else 0
+        cached = held.reuse(row.segments, partial=self.partial_reuse)
         if not cached and not row.cached_tokens:
             row.miss_cause = self._cause(row, held)
         self._seen.add(row.session_id)
@@ -124,23 +124,20 @@ class SlotKv:
     def _cause(self, row: Request, held: Resident) -> str:
         if not row.session_id or row.session_id not in self._seen:
             return "first"
-        if held.session_id == row.session_id:
-            return "diverged"
-        if any([slot.session_id == row.session_id for slot in self.slots]):
+        mine = [slot for slot in self.slots if slot.session_id == row.session_id]
+        others = [slot for slot in mine if slot is not held]
+        # What a slot in use holds is not known to others.
+        if any([not o.kv_tokens or o.reuse(row.segments, partial=False) for o in others]):
             return "other_slot"
-        return "evicted"
+        return "diverged" if mine else "evicted"
 
     def keep(self, row: Request, answer: Segment, now_ps: int) -> None:
-        """Keep prompt and answer in the slot; a request without a session leaves it empty."""
+        """Keep prompt and answer in the slot."""
         if row.slot_index >= 0:
-            self.slots[row.slot_index] = (
-                Resident(
-                    (*row.segments, answer),
-                    row.context_tokens,
-                    row.session_id,
-                    now_ps,
-                    row.saved_tokens,
-                )
-                if row.session_id
-                else Resident(used_ps=now_ps)
+            self.slots[row.slot_index] = Resident(
+                (*row.segments, answer),
+                row.context_tokens,
+                row.session_id,
+                now_ps,
+                row.saved_tokens,
             )

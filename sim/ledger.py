@@ -131,6 +131,9 @@ class Ledger:
 
     def _find(self, row: Request) -> None:
         """Let a request find what it can in its slot and on disk."""
+        # A request is dispatched when it comes, or when its slot becomes idle.
+        slot = self.kv.slots[row.slot_index] if row.slot_index >= 0 else None
+        asked_ps = self.view.now_ps if slot is None else max(row.submit_ps, slot.used_ps)
         lost = self.kv.admit(row)
         jobs = [Job("sync", row, 0)] if self._syncs else []
         if self.checkpoints is not None:
@@ -138,18 +141,18 @@ class Ledger:
         if jobs:
             for job, then in pairwise(jobs):
                 job.then = then
-            self._queue(jobs[0])
+            self._queue(jobs[0], asked_ps)
 
-    def _queue(self, job: Job) -> None:
+    def _queue(self, job: Job, asked_ps: int) -> None:
         """Let a request wait for a job at the raw lock."""
-        job.request.ready_ps = FOREVER_PS
-        self.lock.jobs.append(job)
+        job.request.ready_ps, job.asked_ps = FOREVER_PS, asked_ps
+        self.lock.add(job)
 
     def job_done(self, job: Job, end_ps: int) -> None:
         """Note the end of a job: its request asks for the next one, or goes on."""
         row = job.request
         if job.then is not None:
-            self.lock.jobs.append(job.then)
+            self._queue(job.then, end_ps)
         elif row.status == "running":
             row.ready_ps = end_ps
             if self.claim is not None and row.left_tokens:
@@ -184,7 +187,7 @@ class Ledger:
                     if self.checkpoints is not None and row._output_left > 0:
                         job = self.checkpoints.continued(row, end_ps)
                         if job is not None:
-                            self._queue(job)
+                            self._queue(job, end_ps)
             if work.prefill:
                 view.last_kind = "mixed" if work.decode else "prefill"
                 view.decode_work_count, prefills = 0, True
@@ -221,9 +224,13 @@ class Ledger:
         if row.cut_tokens:
             row.cut_tokens -= tokens
             if not row.cut_tokens:
-                job = checkpoints.cold(row, end_ps)
-                if job is not None:
-                    self._queue(job)
+                saved = checkpoints.cold(row, end_ps)
+                # What is left of the prompt is another sync.
+                sync = Job("sync", row, 0) if self._syncs and row.left_tokens else None
+                if saved is not None:
+                    saved.then = sync
+                if (job := saved or sync) is not None:
+                    self._queue(job, end_ps)
                 return
         job = checkpoints.continued(row, end_ps)
         if job is not None:

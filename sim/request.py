@@ -136,4 +136,5 @@ class Job:
     """Written or read."""
     then: Job | None = None
     """What its request asks for next."""
+    asked_ps: int = 0
     begin_ps: int = field(default=-1)

@@ -211,7 +211,7 @@ class World:
             left_tokens=prompt_tokens - cached,
             context_tokens=cached,
             segments=segments,
-            answer_segment=answer_segment or f"{session_id}/a{turn_index}",
+            answer_segment=answer_segment or f"{session_id or self._request_count}/a{turn_index}",
             parts=parts,
             pause_before_ps=pause_before_ps,
             pause_kind=pause_kind,

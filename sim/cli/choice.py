@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.cli.gate import Condition, parse_condition
+from sim.cli.rejected import fewest_rejected, no_winner, rejected_words
 from sim.cli.wording import number
 from sim.errors import InputError, Problem
 from sim.recorded import settings_of
@@ -60,16 +61,21 @@ class Choice:
         Why no setting may win; empty if one may.
     kept
         How the settings stand to the limits of ``--keep``.
+    rejecting
+        Settings that are not ranked because they reject more requests than the others.
     """
 
     ranked: list[Replicated]
     is_load: bool = False
     withheld: str = ""
     kept: tuple[Kept, ...] = ()
+    rejecting: tuple[Replicated, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return how each setting stands to each limit, in words."""
+        """Return how each setting stands to each limit, and who is not ranked, in words."""
         said = []
+        if self.rejecting and not self.withheld:
+            said.append(f"not ranked: {rejected_words(self.rejecting)}, more than the others")
         for condition in dict.fromkeys(each.condition for each in self.kept):
             rows = [each for each in self.kept if each.condition == condition]
             said.append(f"keep {condition}: mean of the workloads, worst workload")
@@ -128,7 +134,11 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
             f"No setting keeps {limit.text}: the nearest is {nearest.setting} with "
             f"{number(nearest.mean)} ({number(nearest.worst)} in the worst workload)."
         )
-    return Choice(ranked, withheld=withheld, kept=tuple(kept))
+    fewest = fewest_rejected(ranked)
+    rejecting = tuple(each for each in ranked if each not in fewest)
+    if rejecting and len(fewest) < 2 and not withheld:
+        withheld = no_winner(ranked)
+    return Choice(fewest, withheld=withheld, kept=tuple(kept), rejecting=rejecting)
 
 
 def differing_keys(done: Sequence[Replicated]) -> list[str]:

@@ -135,6 +135,7 @@ def compare(
     from sim.cli.basis import outside_warning
     from sim.cli.compare_document import compare_document
     from sim.cli.comparison import comparison_screen, markdown_table
+    from sim.cli.rejected import rejection_warnings
     from sim.cli.terminal import show, write
     from sim.validity import outside_range
 
@@ -146,7 +147,9 @@ def compare(
         )
     outside = [outside_range(each.first, each.scenario.profile) for each in done]
     named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
-    warn(*[note for each in scenarios for note in each.notes], *outside_warning(named), *doubts)
+    rejected = [said for each in done for said in rejection_warnings(each)]
+    notes = [note for each in scenarios for note in each.notes]
+    warn(*notes, *outside_warning(named), *rejected, *doubts)
     if done[0].is_interrupted:  # the screen says itself when nothing is random
         say_of_replications(done[0], replications)
     choice = choose(done, limits)

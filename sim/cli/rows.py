@@ -51,6 +51,7 @@ class Row:
     unlike: str = ""
 
 
+REJECTED_ROW = Row("requests rejected", "rejected_count", number)
 _DECODE_ALL = Variant("decode_tokens_per_s", "all")
 PAUSE = Row("longest pause", "worst_gap_s", seconds)
 FIRST_TOKEN = Row("time to first token", "ttft_s.mean", seconds, ("ttft_s.second",), tail="p90")
@@ -134,6 +135,8 @@ def figure_of(row: Row, figures: Mapping[str, RecordedFigure]) -> RecordedFigure
 def rows_of(run: Replicated, recorded: Mapping[str, RecordedFigure]) -> Iterator[Row]:
     """Yield the rows that have a value, and after them what else was recorded of the scenario."""
     group, shown = agent_group(run.scenario), set()
+    if run.mean(REJECTED_ROW.metric) > 0:
+        yield REJECTED_ROW
     for usual in ROWS:
         other = INSTEAD.get(usual.metric)
         row = other if other is not None and figure_of(other, recorded) else usual

@@ -158,8 +158,10 @@ def run(
 
         show("", variant_table(done, chosen))
     if full:
-        from sim.cli.every import every_metric
+        from sim.cli.every import every_metric, tried_table
 
+        if search is not None and search.tried:
+            show("", tried_table(done, search))
         show("", every_metric(done))
     if explained is not None:
         from sim.explain import explain
@@ -230,6 +232,7 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
     from sim.cli.basis import outside_warning
+    from sim.cli.rejected import rejection_warnings
     from sim.client_tables import ArrivalsClient
     from sim.open_loop import overload_warning
 
@@ -238,10 +241,7 @@ def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
         if isinstance(client, ArrivalsClient):
             overload = overload_warning(done.first, client.name)
             said += [overload] if overload else []
-    rejected = done.mean("rejected_count")
-    if rejected:
-        said.append(f"{rejected:,.0f} requests could never run and were rejected")
-    return said
+    return [*said, *rejection_warnings(done)]
 
 
 def _document(

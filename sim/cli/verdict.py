@@ -56,7 +56,9 @@ def verdict(done: Sequence[Replicated], choice: Choice) -> str:
     )
     change_text, is_sure, found = _changed(against, best)
     text = f"{best.name} against {_short(against.name, best.name)}: {change_text}"
-    among = f" of {len(choice.ranked)} that keep {limits}" if limits else ""
+    held = [f"keep {limits}"] if limits else []
+    held += ["reject the fewest requests"] if choice.rejecting else []
+    among = f" of {len(choice.ranked)} that {' and '.join(held)}" if held else ""
     if not is_sure:
         sure = f"{found.difference.count} workloads can tell"
         return f"No winner{among} that {sure}: {text}.{trust(done)}"

@@ -26,9 +26,9 @@ LAYERS = [
     "sim.distribution_kinds sim.distributions sim.coefficients sim.settings sim.memory "
     "sim.profiles sim.trace_file sim.replayed "
     "sim.client_fields sim.agent_tables sim.client_tables sim.policy_choice "
-    "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.scenario sim.overrides "
-    "sim.shell_words sim.engine_args sim.launch_line sim.checks "
-    "sim.findings sim.profile_choice sim.policy_table "
+    "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.launch_words "
+    "sim.scenario sim.overrides sim.shell_words sim.given_flags sim.engine_args "
+    "sim.launch_line sim.checks sim.findings sim.profile_choice sim.policy_table "
     "sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
     "sim.world sim.clients",

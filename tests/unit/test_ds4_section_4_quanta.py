@@ -114,7 +114,7 @@ def test_a_prompt_waits_for_the_work_in_flight() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "syncs_before", "quanta"),
-    [(5, 3, ["p1:2048", "p2:2048"]), (16, 2, ["p1:2048", "p2:128"]), (2, 1, ["p1:128", "p2:128"])],
+    [(5, 3, ["p1:2048", "p2:2048"]), (16, 2, ["p1:2048", "p2:128"]), (11, 1, ["p1:128", "p2:128"])],
 )
 def test_simultaneous_prompts_have_a_mix_of_quanta(
     seed: int, syncs_before: int, quanta: list[str]

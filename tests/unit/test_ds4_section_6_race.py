@@ -87,6 +87,7 @@ def test_its_own_save_keeps_a_decoder_waiting() -> None:
     assert barged.names == [
         *("sync0", "p0:2", "d0", "sync1"),
         *["p1:128"] * 3,
+        "continued1",  # 384 is a multiple, too: inside the quantum, without the lock
         *("p1:116", "continued0", "d0", "d0"),
     ]
 

@@ -177,7 +177,7 @@ def test_a_generation_registers_after_the_save_of_its_prompt() -> None:
         (pytest.approx(1.16), "d0"),  # registered 0.5 s after the save
     ]
     starved = run(*asks, cold=30_000, barging=1.0, **keys)
-    assert starved.names == ["sync0", "p0:600", "cold0", "d0", "sync1", "p1:300"]
+    assert starved.names == ["sync0", "p0:600", "sync1", "p1:300", "cold0", "d0"]
 
 
 @pytest.mark.parametrize(("prompt", "resident"), [(511, 0), (30_001, 0), (5000, 100)])
