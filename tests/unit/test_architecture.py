@@ -42,7 +42,7 @@ LAYERS = [
     "sim.this_machine sim.nearest "
     "sim.manifest sim.simulation sim.disk_books sim.books sim.cases sim.pencil sim.conformance "
     "sim.estimates sim.replicated sim.experiment sim.levers sim.headroom sim.in_between "
-    "sim.metric_paths sim.explain sim.validity sim.recorded sim.suites sim.agreement "
+    "sim.metric_paths sim.causes sim.explain sim.validity sim.recorded sim.suites sim.agreement "
     "sim.known_misses",
     "sim.start sim.cli",
     "calibration",
