@@ -12,6 +12,7 @@ from pydantic import Field
 
 from sim.client_tables import Client
 from sim.fields import PositiveSeconds, Seconds, Table, digest
+from sim.launch_words import Launch
 from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
 from sim.settings import EngineSettings, KvSettings, Machine
@@ -60,6 +61,8 @@ class Scenario(ScenarioTables):
         What changed it, as ``KEY=VALUE``: the engine's own flags first, then the options.
     engine_args
         The flags of the engine that were read, empty without any.
+    launch
+        The rest of the launch line that they stood in.
     notes
         What a reader should know: keys that were dropped, requests that will be rejected.
     """
@@ -70,6 +73,7 @@ class Scenario(ScenarioTables):
     text: str = ""
     overrides: tuple[str, ...] = ()
     engine_args: str = ""
+    launch: Launch = Launch()
     notes: tuple[str, ...] = ()
 
     @cached_property

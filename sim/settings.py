@@ -10,6 +10,8 @@ from sim.checkpoint_rules import CheckpointCost
 from sim.fields import Bytes, Name, Seconds, Share, Table, Tokens, TokensOrNone
 
 _Count = Annotated[int, Field(ge=1, le=100_000)]
+OFF = (0, "off")
+"""What switches a thing off beside leaving it out: as a flag of an engine, and in words."""
 _Rate = Annotated[float, Field(gt=0, le=1e18)]
 
 
@@ -66,8 +68,8 @@ class KvSettings(Table):
     """Whether a prompt that leaves a resident prefix half way reuses the equal part."""
     shared_prefix: bool = False
     """Whether a prompt may reuse the prefix of another session."""
-    continued_interval_tokens: Tokens | None = None
-    """A session is saved to disk whenever its length is a multiple of this; never when absent.
+    continued_interval_tokens: TokensOrNone | None = None
+    """A session is saved to disk whenever its length is a multiple of this; never when absent or 0.
     ds4-server rounds its flag up to a multiple of 2048: 10240 for 10000."""
     save_s: Seconds = 0.0
     """Of each save, beside its bytes."""
@@ -90,8 +92,13 @@ class KvSettings(Table):
     """Longest prompt without any cache that is saved at its anchor, 0 for none
     (``--kv-cache-cold-max-tokens``)."""
     disk_budget_bytes: Bytes | None = None
-    """Of all checkpoints together (``--kv-disk-space-mb``); without it there is no disk cache. The
-    checkpoints of the lowest score make room for a new one."""
+    """Of all checkpoints together (``--kv-disk-space-mb``); without it, or with 0, there is no disk
+    cache. The checkpoints of the lowest score make room for a new one."""
+
+    @field_validator("continued_interval_tokens", "disk_budget_bytes", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value in OFF and not isinstance(value, bool) else value
 
     @property
     def checkpoint_cost(self) -> CheckpointCost:

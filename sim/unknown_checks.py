@@ -142,5 +142,7 @@ def _impossible(
     except ValidationError as error:
         first = problems_of(error, ScenarioTables, document, data=changed)[0]
         hint = "; whole = true rounds" if "a whole number" in first.message else ""
+        if first.message == "missing":  # a default that the file does not spell out
+            hint = "; state the quantity in the client first"
         return f"{told}: {first.key}: {first.message}{hint}"
     return ""

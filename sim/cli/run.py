@@ -184,8 +184,10 @@ def run(
 
         show("", variant_table(done, chosen))
     if full:
-        from sim.cli.every import every_metric
+        from sim.cli.every import every_metric, tried_table
 
+        if search is not None and search.tried:
+            show("", tried_table(done, search))
         show("", every_metric(done))
     if explained is not None:
         from sim.explain import explain
