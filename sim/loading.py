@@ -23,11 +23,8 @@ from sim.profiles import Profile
 from sim.replayed import Facts
 from sim.scenario import Scenario, ScenarioTables
 from sim.schema import scenario_schema
-<<<<<<< HEAD
-from sim.unknown_checks import faults_of_unknowns, known_by_option
-=======
 from sim.settings import OFF
->>>>>>> main
+from sim.unknown_checks import faults_of_unknowns, known_by_option
 from sim.validation import problems_of
 
 __all__ = ["list_scenarios", "load_scenario", "parse_scenario", "scenario_schema"]

@@ -72,7 +72,7 @@ def test_what_is_unknown_changes_no_run_and_no_hash() -> None:
         (PAUSE.replace("tool_pause_s.sigma", "turns.x"), "turns is 3, no table"),
         (PAUSE.replace("tool_pause_s.sigma", "turns"), "whole = true rounds"),
         (PAUSE.replace("tool_pause_s.sigma", "tool_pauses"), "tool_pauses"),
-        (PAUSE.replace("tool_pause_s", "output_tokens"), "missing; state the quantity in the client"),
+        (PAUSE.replace("tool_pause_s", "output_tokens"), "missing; state the quantity in"),
         (PAUSE.replace('why = "no recording tells"', ""), "why: missing"),
         (PAUSE.replace('"no recording tells"', '""'), "why: must not be empty"),
         (PAUSE + PAUSE, "is stated twice"),
