@@ -10,11 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sim.client_tables import Client
+from sim.agent_tables import AgentsClient
+from sim.client_tables import Client, ReplayClient
 from sim.fields import PositiveSeconds, Seconds, Table, digest
+from sim.launch_words import Launch
 from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
 from sim.settings import EngineSettings, KvSettings, Machine
+from sim.unknowns import Unknown
 
 
 class Slo(Table):
@@ -42,6 +45,8 @@ class ScenarioTables(Table):
         Field(min_length=1, max_length=1000),
     ]
     slo: Slo | None = None
+    unknown: Annotated[tuple[Unknown, ...], Field(max_length=100)] = ()
+    """Parameters of the clients of which only a range is known; no run depends on it."""
 
 
 class Scenario(ScenarioTables):
@@ -57,6 +62,8 @@ class Scenario(ScenarioTables):
         What changed it, as ``KEY=VALUE``: the engine's own flags first, then the options.
     engine_args
         The flags of the engine that were read, empty without any.
+    launch
+        The rest of the launch line that they stood in.
     notes
         What a reader should know: keys that were dropped, requests that will be rejected.
     """
@@ -67,6 +74,7 @@ class Scenario(ScenarioTables):
     text: str = ""
     overrides: tuple[str, ...] = ()
     engine_args: str = ""
+    launch: Launch = Launch()
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -74,10 +82,22 @@ class Scenario(ScenarioTables):
         """SHA-256 of all that determines a run but the seed, the same on every machine."""
         return digest(self.effective())
 
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Names of the clients that wait for an answer before they go on; without their helpers."""
+        return tuple(
+            [
+                client.name
+                for client in self.clients
+                if isinstance(client, AgentsClient)
+                or (isinstance(client, ReplayClient) and client.mode == "closed")
+            ]
+        )
+
     def effective(self) -> dict[str, Any]:
         """Return the scenario as plain data, with profile, policy settings and defaults."""
         tables = self.model_dump(mode="json", include=set(ScenarioTables.model_fields))
-        del tables["description"], tables["seed"]
+        del tables["description"], tables["seed"], tables["unknown"]
         file = self.policy.kind.replace("\\", "/").rpartition("/")[2]
         policy = {"kind": file, "file_sha256": self.policy.file_sha256}
         return {

@@ -28,10 +28,11 @@ from sim.cli.rows import (
 from sim.cli.sentence import more_agents
 from sim.cli.side_rows import side_rows
 from sim.cli.terminal import make_table
+from sim.cli.ties import best_of, tie_words
 from sim.cli.verdict import all_equal, is_better, verdict
-from sim.cli.wording import change, factor, number, seconds
+from sim.cli.wording import change, factor, number, seconds, whole
 from sim.experiment import Difference, paired, ranking
-from sim.launch_line import flag_of
+from sim.launch_line import flag_of, program_of
 from sim.manifest import make_manifest
 from sim.policies import flag_table
 from sim.recorded import RecordedFigure, find_recorded, settings_of
@@ -39,6 +40,8 @@ from sim.replicated import Replicated
 from sim.validity import Outside
 
 MOST_COLUMNS = 4
+LEAST_CHANGE = 0.0005
+"""A smaller one, ends of its interval included, is none at the digits that are shown."""
 LONGEST_HEAD = 16
 """Longer names of settings stand above the table, their numbers in it."""
 Line = tuple[str, ...]
@@ -92,34 +95,39 @@ def numbered(names: Sequence[str]) -> bool:
 def tables_of(
     done: Sequence[Replicated], outside: Axes, is_numbered: bool = False
 ) -> Iterator[tuple[list[str], list[Line]]]:
-    """Yield heads and lines, a few settings at a time."""
+    """Yield heads and lines, a few settings at a time: the same rows in every table.
+
+    With two settings in all the last column is the change and its interval.
+    """
+    rows = list(_rows(done, [find_recorded(each.scenario) for each in done]))
     for start in range(0, len(done), MOST_COLUMNS):
         chosen = slice(start, start + MOST_COLUMNS)
-        heads, lines = table_of(done[chosen], outside[chosen])
+        shown = done[chosen]
+        key, names = _columns([each.name for each in shown])
         if is_numbered:
-            numbers = range(start + 1, start + 1 + len(done[chosen]))
-            heads = ["", *[f"({number})" for number in numbers], *heads[1 + len(numbers) :]]
-        yield heads, lines
+            key, names = "", [f"({number})" for number in range(start + 1, start + 1 + len(shown))]
+        heads = [key, *names]
+        if len(done) == 2:
+            heads.append("change (95 %)" if done[0].count > 1 else "change")
+        yield heads, _lines(shown, outside[chosen], rows, is_pair=len(done) == 2)
 
 
-def table_of(done: Sequence[Replicated], outside: Axes) -> tuple[list[str], list[Line]]:
-    """Return heads and lines; with two settings the last column is the change and its interval."""
-    key, names = _columns([each.name for each in done])
-    heads = [key, *names]
-    if len(done) == 2:
-        heads.append("change (95 %)" if done[0].count > 1 else "change")
+def _lines(
+    done: Sequence[Replicated], outside: Axes, rows: Sequence[Row], *, is_pair: bool
+) -> list[Line]:
     recorded = [find_recorded(each.scenario) for each in done]
     lines: list[Line] = []
-    for row in _rows(done, recorded):
+    for row in rows:
         cells = [
             mark(row.metric, axes) + row.say(each.mean(row.metric))
             for each, axes in zip(done, outside, strict=True)
         ]
-        lines.append((row.title, *cells, *_change(done, row)))
+        title = f"{row.title}, p50" if row.metric.endswith(".p50") else row.title
+        lines.append((title, *cells, *(_change(done, row) if is_pair else ())))
         beside = [figure_of(row, figures) for figures in recorded]
         if any(beside):
-            lines += recorded_lines(done, row, beside)
-    return heads, lines
+            lines += recorded_lines(done, row, beside, is_pair=is_pair)
+    return lines
 
 
 def markdown_table(done: Sequence[Replicated], outside: Axes, command: str, choice: Choice) -> str:
@@ -182,8 +190,6 @@ def _columns(names: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _change(done: Sequence[Replicated], row: Row) -> Line:
-    if len(done) != 2:
-        return ()
     found = paired(row.metric, *done)
     return (_say_change(found, done[0].mean(row.metric), is_speed="_per_s" in row.metric),)
 
@@ -194,10 +200,13 @@ def _say_change(found: Difference, base: float, *, is_speed: bool) -> str:
     if math.isnan(found.ratio):
         return ""
     low, high = found.difference.low / base, found.difference.high / base
+    ends = (low, high) if low < high else ()  # missing where nothing is random
+    if max([abs(each) for each in (found.ratio - 1, *ends)]) < LEAST_CHANGE:
+        return "equal"
     if is_speed:
         text, edges = factor(found.ratio), f"{1 + low:.2f} to {1 + high:.2f}"
     else:
-        text, edges = change(found.ratio - 1), f"{100 * low:+.0f} to {100 * high:+.0f}"
+        text, edges = change(found.ratio - 1), f"{whole(100 * low)} to {whole(100 * high)}"
     return f"{text} ({edges})" if low < high else text
 
 
@@ -218,25 +227,22 @@ def _ranking_lines(choice: Choice) -> Iterator[str]:
         yield f"{text}; longest pause {seconds(each.mean('worst_gap_s'))}"
 
 
-def _best(done: Sequence[Replicated], choice: Choice) -> Replicated:
-    ranked = choice.ranked or done
-    best = ranking(ranked, objective(done[0].scenario))[0]
-    return next(each for each in ranked if each.name == best)
-
-
 def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
     """Yield the best setting as the engine's own flags, where it has some."""
     if len(done) < 2 or choice.is_load or choice.withheld or all_equal(done):
         return
-    base, best = done[0], _best(done, choice)
-    if best is not base and base in choice.ranked and not is_better(best, base):
+    base, (best, ties) = done[0], best_of(choice.ranked)
+    is_sure = best is base or base not in choice.ranked or is_better(best, base)
+    if not is_sure and base not in ties:
         return
     table = flag_table(best.scenario.policy.policy_class)
     values = settings_of(best.scenario)
     flags = [flag_of(best.scenario, key, values.get(key)) for key in differing_keys(done)]
     if table is not None and any(flags):
         left = "" if all(flags) else " (not all of it is a flag)"
-        yield f"as flags: {table.program} {' '.join(filter(None, flags))}{left}"
+        program = program_of(best.scenario, table)
+        words = f"{' '.join(filter(None, flags))}{left}{tie_words(best, ties)}"
+        yield f"as flags: {program} {words}"
 
 
 def basis_line(done: Sequence[Replicated], outside: Axes) -> str:
@@ -272,8 +278,8 @@ def _next_command(
         more = more_agents(done[0], invocation)
         if more is not None:
             return more.command("compare", *_varied(settings))
-    best = ranking(choice.ranked or done, objective(done[0].scenario))[0]
-    best = done[-1].name if choice.is_load else best
+    best = done[-1].name if choice.is_load else choice.nearest
+    best = best or best_of(choice.ranked or done)[0].name
     chosen = next(at for at, each in enumerate(done) if each.name == best)
     setting = settings[chosen]
     metric = "ttft_s" if math.isnan(done[chosen].mean("worst_gap_s")) else "worst_gap_s"

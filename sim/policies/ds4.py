@@ -19,7 +19,9 @@ class Ds4:
     """One prefill quantum, one decode batch, one quantum, ...
 
     Waiting requests take free slots first come first served. Prefilling slots take turns, one
-    quantum each. A decode batch waits a moment for more rows, and prefill waits for it.
+    quantum each. A decode batch waits a moment for more rows, and prefill waits for it: beside
+    decoders that never pend together, and of which one always pends, it can wait for as long as
+    they decode.
     """
 
     @dataclass(frozen=True)
@@ -65,7 +67,6 @@ class Ds4:
     needs_slots = True
     takes_raw_lock = True
     never_mixes = True
-    never_starves = True
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
@@ -115,10 +116,8 @@ class Ds4:
         late = [row.ready_ps for row in prompts if row.ready_ps > now_ps]
         late_ps = min(late, default=FOREVER_PS)
         prompts = self._turns([row for row in prompts if row.ready_ps <= now_ps], view)
-        if not ready and active:
-            if reserved:
-                return Plan(until_ps=later_ps)
-            prompts = prompts[:1]
+        if active and not ready and reserved:
+            return Plan(until_ps=later_ps)
         repeat, quanta = FOREVER_PS, [self.claim(row, view) for row in prompts]
         if self.parameters.stale_quantum and quanta != (old := [row.claim for row in prompts]):
             repeat, quanta = 1, old  # each is used once, then read again
