@@ -30,6 +30,7 @@ bench: $(READY)
 # Write into the README what its commands print now, and draw its picture.
 readme: $(READY)
 	$(BIN)/python -m figures.speed_by_quantum figures/drawn
+	$(BIN)/python -m figures.ratio_by_context figures/drawn
 	MOESIM_UPDATE_README=1 $(BIN)/python -m pytest -q tests/e2e/test_readme.py
 
 # Re-make the shipped profiles from calibration/data.

@@ -1,26 +1,28 @@
 """``--engine-args``: a pasted launch line or script of an engine becomes settings.
 
-Only flags that stand there change anything: what a line leaves out stays as the scenario and its
-profile say, whatever the engine's own default is.
+What a line leaves out stays as the scenario and its profile say, whatever the engine's own default
+is. One kind of flag is different where a line starts the program: a thing that only a flag switches
+on (ds4-server: ``--kv-disk-dir``) is off without it, as that server has none. Flags alone, without
+the program, are changes of the server that the scenario describes.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sim.documents import did_you_mean, read_text
 from sim.errors import InputError, Problem, UnknownPolicyError
 from sim.flags import Flag, FlagTable
+from sim.given_flags import GivenFlags
+from sim.launch_words import Launch, shell_words
 from sim.overrides import Override
 from sim.policies import find_policy, flag_table
-from sim.shell_words import Script, Word, read_script
+from sim.shell_words import Word, read_script
 
 OPTION = "--engine-args"
-_FLAG = re.compile(r"[-\N{EN DASH}\N{EM DASH}]+[A-Za-z]")
 _DASHES = "-\N{EN DASH}\N{EM DASH}"
 _MOST_LISTED = 8
 
@@ -34,17 +36,22 @@ class EngineArgs:
     overrides
         The settings, in the order in which they were given.
     text
-        The flags that made them: read again, they give the same.
+        The flags that made them, without folders: read again, they give the same.
     notes
         What was read over, given twice, or of another time.
+    launch
+        The rest of the line, as typed.
     """
 
     overrides: tuple[Override, ...] = ()
     text: str = ""
     notes: tuple[str, ...] = ()
+    launch: Launch = field(default_factory=Launch)
 
 
-def read_engine_args(option: str, kind: str, engine: str | None = None) -> EngineArgs:
+def read_engine_args(
+    option: str, kind: str, engine: str | None = None, known: Mapping[str, bool] | None = None
+) -> EngineArgs:
     """Return the settings that a launch line or script makes.
 
     Parameters
@@ -56,6 +63,9 @@ def read_engine_args(option: str, kind: str, engine: str | None = None) -> Engin
     engine
         Policy that the profile's engine runs, if another: what its flags say of the engine holds
         under any policy.
+    known
+        Dotted keys that are on already: False for those of the scenario or its profile, True for
+        those of an option, which wins over the line.
 
     Raises
     ------
@@ -72,7 +82,7 @@ def read_engine_args(option: str, kind: str, engine: str | None = None) -> Engin
     if table is None:
         note = f"{OPTION} changes nothing: policy {kind} follows no engine whose flags are known"
         return EngineArgs(notes=(note,))
-    reading = _Reading(table, source, is_file=option.startswith("@"))
+    reading = _Reading(table, source, is_file=option.startswith("@"), known=known or {})
     reading.read(read_script(text, source))
     return reading.result()
 
@@ -100,79 +110,11 @@ def _table_of(kind: str) -> FlagTable | None:
         return None
 
 
-@dataclass
-class _Reading:
-    table: FlagTable
-    source: str
-    is_file: bool
-    given: dict[Flag, list[tuple[Word, str]]] = field(default_factory=dict)
-    """By flag: the word that names it and the value, for each time."""
-    unknown: dict[str, None] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    is_launch: bool = False
-    """A whole command, not flags alone."""
-
-    def read(self, script: Script) -> None:
-        words = self._launch(script)
-        self._variables(script.variables)
-        rest = iter(words)
-        following = next(rest, None)
-        while (word := following) is not None:
-            following = next(rest, None)
-            name, equals, value = word.text.partition("=")
-            flag = self.table.find(name)
-            if not _FLAG.match(word.text) and not (flag and equals):
-                continue
-            if flag is None:
-                self.unknown[name] = None
-            elif not flag.has_value:
-                self.given.setdefault(flag, []).append((word, ""))
-            elif equals:
-                self.given.setdefault(flag, []).append((word, value))
-            elif following is None or _FLAG.match(following.text):
-                self._refuse(word, name, "needs a value")
-            else:
-                self.given.setdefault(flag, []).append((word, following.text))
-                following = next(rest, None)
-
-    def _launch(self, script: Script) -> list[Word]:
-        """Return the words of the command that starts the engine, from the first flag on."""
-        program = self.table.program.partition(" ")[0]
-        starts, others = [], []
-        for words in script.commands:
-            names = [word.text.replace("\\", "/").rpartition("/")[2] for word in words]
-            at = names.index(program) + 1 if program in names else 0
-            if not any(_FLAG.match(word.text) for word in words[at:]):
-                continue
-            if at:
-                starts.append(words[at:])
-            elif not self.is_file or any(self.table.find(word.text) for word in words):
-                others.append(words)
-        found, self.is_launch = starts or others, bool(starts)
-        if not found and not script.variables:
-            raise InputError(Problem(self.source, "", f"has no flags of {self.table.program}"))
-        if len(found) > 1:
-            lines = ", ".join(str(words[0].line) for words in found)
-            said = f"{self.source} starts {self.table.program} {len(found)} times (lines {lines})"
-            self.notes.append(f"{said}; the last one is read")
-        return found[-1] if found else []
-
-    def _variables(self, variables: dict[str, Word]) -> None:
-        head = f"{self.table.program.partition(' ')[0].upper().replace('-', '_')}_"
-        for name, value in variables.items():
-            flag = self.table.find(name)
-            if flag is not None:
-                self.given[flag] = [(Word(name, value.line), value.text)]
-            elif name.startswith(head):
-                self.unknown[name] = None
-
-    def _refuse(self, word: Word, name: str, message: str) -> None:
-        line = word.line if self.is_file else None
-        self.problems.append(Problem(self.source, name, message, line))
+class _Reading(GivenFlags):
+    """From the flags that were given to settings."""
 
     def result(self) -> EngineArgs:
-        chosen: dict[str, tuple[Flag, str, Override]] = {}
+        chosen: dict[str, tuple[Flag, Override]] = {}
         ignored: dict[str, list[str]] = {}
         for flag, times in self.given.items():
             word, value = times[-1]
@@ -186,13 +128,12 @@ class _Reading:
             try:
                 override = _override(flag, value, self._origin(word, flag, value))
             except ValueError as error:
-                self._refuse(word, flag.name, str(error))
+                self.refuse(word, flag.name, str(error))
                 continue
-            needed = flag.needs.partition(" ")[0]
-            if needed and not any(needed in other.names for other in self.given):
-                self.notes.append(f"{flag.name} does nothing without {needed}")
+            if not self._has_needed(flag):
+                self.notes.append(f"{flag.name} does nothing without {flag.needed}")
                 continue
-            if flag.gives is not None and self._gives_number(flag.key):
+            if flag.gives is not None and self._has_number(flag.key):
                 continue
             if flag.key in chosen:
                 first = chosen[flag.key][0].name
@@ -200,7 +141,7 @@ class _Reading:
                 self.notes.append(said)
             if flag.until:
                 self.notes.append(f"{flag.name} is not read by builds from {flag.until} on")
-            chosen[flag.key] = (flag, value, override)
+            chosen[flag.key] = (flag, override)
         if self.problems:
             raise InputError(*self.problems)
         for reason, names in ignored.items():
@@ -208,18 +149,53 @@ class _Reading:
         if self.unknown:
             said = _listed(self._hints())
             self.notes.append(f"no flags of {self.table.program} known here, read over: {said}")
+        off = list(self._off())
         today = [flag for flag in self.table.modelled() if flag.is_printed]
-        if self.is_launch and (left := [flag for flag in today if flag.key not in chosen]):
+        left = [flag for flag in today if flag.key not in chosen and self._has_needed(flag)]
+        if self.is_launch and (left := [flag for flag in left if flag.key not in off]):
             said = _listed(flag.name for flag in left)
             self.notes.append(f"not given, so as the scenario and its profile say: {said}")
-        # Variables stand in front.
-        shown = sorted(chosen.values(), key=lambda each: not each[0].is_variable)
-        text = " ".join(_shown(flag, value) for flag, value, _ in shown)
+        overrides = [override for _, override in chosen.values()]
+        overrides += [Override(f"{key}=off", tuple(key.split(".")), None, OPTION) for key in off]
         notes = tuple(f"{OPTION}: {note}" for note in self.notes)
-        return EngineArgs(tuple(override for _, _, override in chosen.values()), text, notes)
+        return EngineArgs(tuple(overrides), self._text(), notes, self._kept())
 
-    def _gives_number(self, key: str) -> bool:
-        return any(flag.key == key and flag.gives is None for flag in self.given)
+    def _off(self) -> Iterator[str]:
+        """Yield the keys that a server started by this line has switched off."""
+        for flag in self.table.modelled():
+            is_switch = flag.gives is not None and not flag.until
+            is_of_scenario = self.known.get(flag.key) is False
+            if self.is_launch and is_switch and is_of_scenario and flag not in self.given:
+                self.notes.append(f"{flag.name} is not given, so {flag.key} is off")
+                yield flag.key
+
+    def _has_needed(self, flag: Flag) -> bool:
+        """Return whether what this flag needs is given, or on without it."""
+        needed = self.table.find(flag.needed)
+        if needed is None or needed in self.given:
+            return True
+        return needed.key in self.known and (self.known[needed.key] or not self.is_launch)
+
+    def _has_number(self, key: str) -> bool:
+        """Return whether something beside a bare switch says how much."""
+        return key in self.known or any(
+            flag.key == key and flag.gives is None for flag in self.given
+        )
+
+    def _text(self) -> str:
+        """Return the flags that are settings here, variables in front."""
+        shown = [(flag, times[-1][1]) for flag, times in self.given.items() if flag.is_modelled]
+        variables = [_shown(flag, value) for flag, value in shown if flag.is_variable]
+        flags = [_shown(flag, value) for flag, value in shown if not flag.is_variable]
+        program = [self.table.program] if self.is_launch else []
+        return " ".join([*variables, *program, *flags])
+
+    def _kept(self) -> Launch:
+        texts = {
+            flag.name: times[-1][1] for flag, times in self.given.items() if flag.gives is not None
+        }
+        others = tuple(map(shell_words, self.others))
+        return Launch(shell_words(self.program), tuple(self.variables), others, texts)
 
     def _origin(self, word: Word, flag: Flag, value: str) -> str:
         where = f"{self.source}:{word.line}:" if self.is_file else OPTION
@@ -240,6 +216,8 @@ def _override(flag: Flag, text: str, origin: str) -> Override:
 
 
 def _shown(flag: Flag, value: str) -> str:
+    if flag.gives is not None:  # a folder: which one changes nothing
+        value = value.replace("\\", "/").rstrip("/").rpartition("/")[2] or flag.name.strip("-")
     return f"{flag.name}{'=' if flag.is_variable else ' '}{shlex.quote(value)}"
 
 

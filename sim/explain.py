@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.causes import keys_behind, lost_locks, stalled_s
 from sim.errors import InputError, Problem
 from sim.in_between import between, session_of
 from sim.metric import Metric
@@ -17,7 +18,6 @@ from sim.metric_paths import parts_of
 from sim.metric_table import METRIC_BY_NAME, METRICS
 from sim.replicated import Replicated
 from sim.results import Results, Table
-from sim.scenario import Scenario
 
 
 def find_metrics(name: str | None) -> tuple[Metric, ...]:
@@ -73,7 +73,7 @@ def explain(path: str, run: Replicated) -> Iterator[str]:
     else:
         parts = {name: run.values.get(f"{path}.{name}") for name in parts_of(metric)}
         said = [f"{name} {row[0]:,.6g}" for name, row in parts.items() if row is not None]
-        yield f"value{where}: {', '.join(said) or 'none'}"
+        yield f"value{where}: {', '.join(said) or 'none in this run'}"
 
 
 def _client_of(path: str) -> str | None:
@@ -103,36 +103,13 @@ def _worst_gap(run: Replicated, client: str | None) -> Iterator[str]:
         f"the longest: {_who(requests, victim)} waited {end - begin:.3f} s between its tokens "
         f"{index + 1} and {index + 2}, from {begin:,.3f} s to {end:,.3f} s"
     )
+    paused_s = stalled_s(run.scenario, str(requests["client"][victim]), index)
+    if paused_s:
+        yield f"{paused_s:,.3f} s of it are the client's own: it did not read (its stall table)"
+    yield from lost_locks(results, begin, end, victim)
     yield from between(results, begin, end, victim)
-    yield from _keys_behind(run.scenario, _chunks(results, begin, end))
-
-
-def _chunks(results: Results, begin: float, end: float) -> list[int]:
-    """Return the sizes of the chunks that ran between two instants, the largest first."""
-    works = results.table("works")
-    inside = (works["end_s"] > begin) & (works["begin_s"] < end) & (works["prefill_tokens"] > 0)
-    return sorted(set(works["prefill_tokens"][inside].tolist()), reverse=True)
-
-
-def _keys_behind(scenario: Scenario, chunks: list[int]) -> Iterator[str]:
-    """Yield which setting made the largest chunk between two tokens as large as it is."""
-    settings, cap = scenario.policy.settings(), scenario.engine.prefill_cap_tokens
-    values = {f"policy.{key}": value for key, value in settings.items() if key.endswith("_tokens")}
-    sizes = {key: cap if value == "prefill_cap" else value for key, value in values.items()}
-    for tokens in chunks:
-        keys = [key for key, value in sizes.items() if value == tokens]
-        if not keys:
-            continue
-        text = f"{tokens:,} = {' = '.join(keys)}"
-        mixed, idle = "policy.mixed_quantum_tokens", "policy.idle_quantum_tokens"
-        if keys == [idle] and (sizes.get(mixed) or tokens) < tokens:
-            if settings.get("stale_quantum"):
-                text += ", read before anybody decoded (policy.stale_quantum)"
-            else:
-                text += ", begun before anybody decoded"
-            text += f"; {mixed.partition('.')[2]} does not limit it"
-        yield text
-        return
+    if 2 * paused_s < end - begin:
+        yield from keys_behind(results, begin, end)
 
 
 def _first_token(results: Results, client: str | None, value: float) -> Iterator[str]:
@@ -154,6 +131,7 @@ def _first_token(results: Results, client: str | None, value: float) -> Iterator
     )
     queue = float(requests["start_s"][victim]) - begin
     yield f"of these {queue:,.3f} s before its first work"
+    yield from lost_locks(results, begin, end, victim)
     yield from between(results, begin, end, victim)
 
 

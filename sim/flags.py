@@ -41,8 +41,7 @@ class Flag:
     gives
         What the key becomes when the flag stands alone, whatever text it has (a folder).
     needs
-        A flag, with some text, without which this one does nothing; without a value neither is
-        printed.
+        A flag, with some text to print behind it, without which this one does nothing.
     since, until
         The first builds that know it, and the first that no longer do.
     note
@@ -77,6 +76,11 @@ class Flag:
     def is_modelled(self) -> bool:
         """Whether it changes a run here."""
         return bool(self.key) and not self.ignored
+
+    @property
+    def needed(self) -> str:
+        """The name of the flag that this one needs, empty without one."""
+        return self.needs.partition(" ")[0]
 
     @property
     def is_printed(self) -> bool:
@@ -128,7 +132,7 @@ class Flag:
         if self.gives is not None:
             said.append(f"alone it gives {self.gives}")
         if self.needs:
-            said.append(f"needs {self.needs.partition(' ')[0]}")
+            said.append(f"needs {self.needed}")
         if self.since:
             said.append(f"since {self.since}")
         if self.until:
@@ -165,9 +169,9 @@ class FlagTable:
         return (flag for flag in self.flags if flag.is_modelled)
 
 
-def flag(name: str, key: str, *spellings: str) -> Flag:
+def flag(name: str, key: str, *spellings: str, needs: str = "") -> Flag:
     """Return a flag whose number is the key's."""
-    return Flag(names=(name, *spellings), key=key)
+    return Flag(names=(name, *spellings), key=key, needs=needs)
 
 
 ELSEWHERE = (

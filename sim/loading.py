@@ -23,6 +23,8 @@ from sim.profiles import Profile
 from sim.replayed import Facts
 from sim.scenario import Scenario, ScenarioTables
 from sim.schema import scenario_schema
+from sim.settings import OFF
+from sim.unknown_checks import faults_of_unknowns, known_by_option
 from sim.validation import problems_of
 
 __all__ = ["list_scenarios", "load_scenario", "parse_scenario", "scenario_schema"]
@@ -116,7 +118,7 @@ class _Loading:
         table = PolicyTable(
             found, self.data["policy"], is_from_option=self.policy_option is not None
         )
-        flags = self._flags(table, engine)
+        flags = self._flags(table, engine, profile)
         found.apply(flags.overrides, self.data)
         found.apply(left, self.data)
         tables = self._tables(profile)
@@ -128,6 +130,10 @@ class _Loading:
         replays: dict[str, Facts] = {}
         if tables is not None:
             found.refuse(faults(tables))
+            known = known_by_option(self.data, found.origins)
+            found.refuse(faults_of_unknowns(tables.unknown, self.data, self.document, known))
+            left_unknown = [u for index, u in enumerate(tables.unknown) if index not in known]
+            tables = tables.model_copy(update={"unknown": tuple(left_unknown)})
             replays, problems = read_replays(tables)
             found.problems += problems
         if tables is not None and profile is not None:
@@ -149,6 +155,7 @@ class _Loading:
             text=self.document.text,
             overrides=(*[each.text for each in flags.overrides], *self.texts),
             engine_args=flags.text,
+            launch=flags.launch,
             notes=tuple(found.notes),
         )
 
@@ -164,18 +171,30 @@ class _Loading:
                 self.own[override.parts[1:]] = override.parts
         return choose_profile(self.found, named, inside, self.profile_option)
 
-    def _flags(self, table: PolicyTable, engine: str | None) -> EngineArgs:
+    def _flags(self, table: PolicyTable, engine: str | None, profile: Profile | None) -> EngineArgs:
         """Return what the engine's own flags set, read by the table of the policy that will run."""
         kind = table.kind(engine)
         if self.engine_args is None or kind is None or table.is_unwanted_code(kind):
             return EngineArgs()
         try:
-            flags = read_engine_args(self.engine_args, kind, engine)
+            flags = read_engine_args(self.engine_args, kind, engine, self._known(profile))
         except InputError as error:
             self.found.problems += error.problems
             return EngineArgs()
         self.found.notes += flags.notes
         return flags
+
+    def _known(self, profile: Profile | None) -> dict[str, bool]:
+        """Return the settings of the engine that are on, True for those of an option."""
+        found: dict[str, object] = {}
+        for table in ("engine", "kv"):
+            own = self.data.get(table, {})
+            measured = getattr(profile, table).model_dump(exclude_unset=True) if profile else {}
+            given = {**measured, **(own if isinstance(own, dict) else {})}
+            found |= {f"{table}.{name}": value for name, value in given.items()}
+        options = {".".join(each.parts): each.value for each in self.overrides}
+        found |= options
+        return {key: key in options for key, value in found.items() if value not in (None, *OFF)}
 
     def _tables(self, profile: Profile | None) -> ScenarioTables | None:
         data = {key: value for key, value in self.data.items() if key != "policy"}

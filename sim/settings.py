@@ -10,7 +10,9 @@ from sim.checkpoint_rules import CheckpointCost
 from sim.fields import Bytes, Name, Seconds, Share, Table, Tokens, TokensOrNone
 
 _Count = Annotated[int, Field(ge=1, le=100_000)]
-_Rate = Annotated[float, Field(gt=0, le=1e18)]
+OFF = (0, "off")
+"""What switches a thing off beside leaving it out: as a flag of an engine, and in words."""
+_Rate = Annotated[float, Field(ge=1, le=1e18)]
 
 
 class EngineSettings(Table):
@@ -66,14 +68,14 @@ class KvSettings(Table):
     """Whether a prompt that leaves a resident prefix half way reuses the equal part."""
     shared_prefix: bool = False
     """Whether a prompt may reuse the prefix of another session."""
-    continued_interval_tokens: Tokens | None = None
-    """A session is saved to disk whenever its length is a multiple of this; never when absent.
+    continued_interval_tokens: TokensOrNone | None = None
+    """A session is saved to disk whenever its length is a multiple of this; never when absent or 0.
     ds4-server rounds its flag up to a multiple of 2048: 10240 for 10000."""
     save_s: Seconds = 0.0
     """Of each save, beside its bytes."""
     checkpoint_base_bytes: Bytes = 0
     """Of a checkpoint, whatever its length."""
-    checkpoint_bytes_per_token: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    checkpoint_bytes_per_token: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Of a checkpoint: the whole prefix is written each time, no delta (``ds4_kvstore.c``)."""
     checkpoint_min_tokens: Tokens = 512
     """Shorter prefixes are neither saved, for whatever reason, nor found
@@ -90,8 +92,13 @@ class KvSettings(Table):
     """Longest prompt without any cache that is saved at its anchor, 0 for none
     (``--kv-cache-cold-max-tokens``)."""
     disk_budget_bytes: Bytes | None = None
-    """Of all checkpoints together (``--kv-disk-space-mb``); without it there is no disk cache. The
-    checkpoints of the lowest score make room for a new one."""
+    """Of all checkpoints together (``--kv-disk-space-mb``); without it, or with 0, there is no disk
+    cache. The checkpoints of the lowest score make room for a new one."""
+
+    @field_validator("continued_interval_tokens", "disk_budget_bytes", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value in OFF and not isinstance(value, bool) else value
 
     @property
     def checkpoint_cost(self) -> CheckpointCost:

@@ -62,18 +62,22 @@ def ratio_lines(done: Sequence[Replicated]) -> Iterator[str]:
 
 
 def recorded_lines(
-    done: Sequence[Replicated], row: Row, beside: Sequence[RecordedFigure | None]
+    done: Sequence[Replicated],
+    row: Row,
+    beside: Sequence[RecordedFigure | None],
+    *,
+    is_pair: bool,
 ) -> Iterator[tuple[str, ...]]:
-    """Yield what was recorded, and how far the simulation is from it, also for the ratio."""
+    """Yield what was recorded, and how far the simulation is from it; of a pair also the ratio."""
     recorded = ["" if f is None else _say_recorded(f, row.say) for f in beside]
     if row.unlike:  # no ratio across definitions
-        yield (f"  recorded, {row.unlike}", *recorded, *[""] * (len(done) == 2))
+        yield (f"  recorded, {row.unlike}", *recorded, *[""] * is_pair)
         return
     gaps = [
         "" if f is None or not f.value else change(each.mean(row.metric) / f.value - 1)
         for each, f in zip(done, beside, strict=True)
     ]
-    if len(done) == 2:
+    if is_pair:
         first, second = beside
         ratio = gap = ""
         if first is not None and second is not None and first.value and second.value:

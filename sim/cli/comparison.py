@@ -31,7 +31,7 @@ from sim.cli.terminal import make_table
 from sim.cli.verdict import all_equal, is_better, verdict
 from sim.cli.wording import change, factor, number, seconds
 from sim.experiment import Difference, paired, ranking
-from sim.launch_line import flag_of
+from sim.launch_line import flag_of, program_of
 from sim.manifest import make_manifest
 from sim.policies import flag_table
 from sim.recorded import RecordedFigure, find_recorded, settings_of
@@ -92,34 +92,38 @@ def numbered(names: Sequence[str]) -> bool:
 def tables_of(
     done: Sequence[Replicated], outside: Axes, is_numbered: bool = False
 ) -> Iterator[tuple[list[str], list[Line]]]:
-    """Yield heads and lines, a few settings at a time."""
+    """Yield heads and lines, a few settings at a time: the same rows in every table.
+
+    With two settings in all the last column is the change and its interval.
+    """
+    rows = list(_rows(done, [find_recorded(each.scenario) for each in done]))
     for start in range(0, len(done), MOST_COLUMNS):
         chosen = slice(start, start + MOST_COLUMNS)
-        heads, lines = table_of(done[chosen], outside[chosen])
+        shown = done[chosen]
+        key, names = _columns([each.name for each in shown])
         if is_numbered:
-            numbers = range(start + 1, start + 1 + len(done[chosen]))
-            heads = ["", *[f"({number})" for number in numbers], *heads[1 + len(numbers) :]]
-        yield heads, lines
+            key, names = "", [f"({number})" for number in range(start + 1, start + 1 + len(shown))]
+        heads = [key, *names]
+        if len(done) == 2:
+            heads.append("change (95 %)" if done[0].count > 1 else "change")
+        yield heads, _lines(shown, outside[chosen], rows, is_pair=len(done) == 2)
 
 
-def table_of(done: Sequence[Replicated], outside: Axes) -> tuple[list[str], list[Line]]:
-    """Return heads and lines; with two settings the last column is the change and its interval."""
-    key, names = _columns([each.name for each in done])
-    heads = [key, *names]
-    if len(done) == 2:
-        heads.append("change (95 %)" if done[0].count > 1 else "change")
+def _lines(
+    done: Sequence[Replicated], outside: Axes, rows: Sequence[Row], *, is_pair: bool
+) -> list[Line]:
     recorded = [find_recorded(each.scenario) for each in done]
     lines: list[Line] = []
-    for row in _rows(done, recorded):
+    for row in rows:
         cells = [
             mark(row.metric, axes) + row.say(each.mean(row.metric))
             for each, axes in zip(done, outside, strict=True)
         ]
-        lines.append((row.title, *cells, *_change(done, row)))
+        lines.append((row.title, *cells, *(_change(done, row) if is_pair else ())))
         beside = [figure_of(row, figures) for figures in recorded]
         if any(beside):
-            lines += recorded_lines(done, row, beside)
-    return heads, lines
+            lines += recorded_lines(done, row, beside, is_pair=is_pair)
+    return lines
 
 
 def markdown_table(done: Sequence[Replicated], outside: Axes, command: str, choice: Choice) -> str:
@@ -182,8 +186,6 @@ def _columns(names: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _change(done: Sequence[Replicated], row: Row) -> Line:
-    if len(done) != 2:
-        return ()
     found = paired(row.metric, *done)
     return (_say_change(found, done[0].mean(row.metric), is_speed="_per_s" in row.metric),)
 
@@ -236,7 +238,8 @@ def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
     flags = [flag_of(best.scenario, key, values.get(key)) for key in differing_keys(done)]
     if table is not None and any(flags):
         left = "" if all(flags) else " (not all of it is a flag)"
-        yield f"as flags: {table.program} {' '.join(filter(None, flags))}{left}"
+        program = program_of(best.scenario, table)
+        yield f"as flags: {program} {' '.join(filter(None, flags))}{left}"
 
 
 def basis_line(done: Sequence[Replicated], outside: Axes) -> str:

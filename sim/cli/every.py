@@ -1,4 +1,4 @@
-"""Every metric of a run, for ``--full``."""
+"""Every metric of a run and every setting that was tried, for ``--full``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from sim.cli.rows import objective, objective_name
 from sim.cli.terminal import make_table
-from sim.cli.wording import is_thin, number
+from sim.cli.wording import change, is_thin, number, seconds
+from sim.launch_line import setting
+from sim.levers import Search
 from sim.metric_table import METRIC_BY_NAME
 from sim.replicated import Replicated
 from sim.variants import Variant
@@ -30,6 +33,26 @@ def every_metric(run: Replicated) -> Table:
         unit = "" if parts[-1] == "count" else unit
         spread = [f"± {number(found.half_width)}"] if several else []
         table.add_row(path, number(found.mean), *spread, unit, mark)
+    return table
+
+
+def tried_table(run: Replicated, search: Search) -> Table:
+    """Return a table of the settings that were tried, on the workload of the run alone."""
+    name = objective_name(run.scenario)
+    heads = ["tried, one workload", "now", "tried", name, "change", "longest pause"]
+    table = make_table(heads, ["left", "right", "right", "right", "right", "right"])
+    before = (run.values[path][0] for path in (objective(run.scenario), "worst_gap_s"))
+    now, pause_s = (float(value) for value in before)
+    table.add_row("as it is", "", "", seconds(now), "", seconds(pause_s))
+    for each in search.tried:
+        table.add_row(
+            each.key,
+            str(setting(run.scenario, each.key)),
+            str(each.value),
+            seconds(each.objective),
+            change(-each.gain),
+            seconds(each.pause_s),
+        )
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -86,6 +87,11 @@ def canonical_command(name: str, scenario: str, options: list[tuple[str, object]
         As given; of a path only the file name is kept.
     options
         Pairs of option and value; None and False are left out.
+
+    Returns
+    -------
+    str
+        As a shell takes it.
     """
     words = ["moesim", name, without_folders(scenario)]
     for option, value in options:
@@ -93,18 +99,15 @@ def canonical_command(name: str, scenario: str, options: list[tuple[str, object]
             continue
         words.append(option)
         if value is not True:
-            words.append(without_folders(str(value)))
-    return " ".join(words)
+            # Those flags have no folders any more, and a slash in them is none.
+            text = str(value)
+            words.append(text if option == "--engine-args" else without_folders(text))
+    return shlex.join(words)
 
 
 def engine_options(scenario: Scenario) -> list[tuple[str, object]]:
     """Return the flags of the engine that were read, as an option: the file may be gone later."""
-    text = scenario.engine_args
-    if not text:
-        return []
-    import shlex
-
-    return [("--engine-args", shlex.quote(text))]
+    return [("--engine-args", scenario.engine_args or None)]
 
 
 def check_output(path: str | Path | None, option: str) -> None:

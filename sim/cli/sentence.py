@@ -10,7 +10,7 @@ from sim.cli.rows import agent_group, objective_name, spent
 from sim.cli.wording import change, number, percent, seconds
 from sim.errors import InputError
 from sim.headroom import Headroom
-from sim.launch_line import flag_of
+from sim.launch_line import flag_of, setting
 from sim.levers import MOST_REQUESTS, Lever, Search
 from sim.replicated import Replicated
 
@@ -139,9 +139,7 @@ def next_command(run: Replicated, search: Search | None, invocation: Invocation)
         return f"{more.command('run')}  # with more agents?"
     if key is None:
         return invocation.command("run", "--explain", "ttft_s")
-    table, _, short = key.partition(".")
-    current = settings[short] if table == "policy" else getattr(run.scenario.engine, short)
-    words = ["--with", f"{key}={current},{value}"]
+    words = ["--with", f"{key}={setting(run.scenario, key)},{value}"]
     if run.mean("request_count") > MOST_REQUESTS:
         words += ["--replications", "2"]  # ten of a large run take a while
     return invocation.without(key).command("compare", *words)

@@ -15,6 +15,7 @@ _STREAMING = "experts outside memory are not modelled yet"
 _DRAFT = "speculative decoding is not modelled"
 _PLACES = "several machines or GPUs are not modelled"
 _MIB = Fraction(2**20)
+_ON_DISK = "--kv-disk-dir kv-cache"
 
 _MODELLED = (
     Flag(
@@ -31,17 +32,19 @@ _MODELLED = (
         key="kv.continued_interval_tokens",
         multiple=2048,
         zero_is_off=True,
+        needs=_ON_DISK,
     ),
     Flag(
         names=("--kv-disk-space-mb",),
         key="kv.disk_budget_bytes",
         factor=_MIB,
         unit="MiB",
-        needs="--kv-disk-dir kv-cache",
+        zero_is_off=True,
+        needs=_ON_DISK,
     ),
     Flag(names=("--kv-disk-dir",), key="kv.disk_budget_bytes", gives=4096 * 2**20),
-    flag("--kv-cache-cold-max-tokens", "kv.cold_max_tokens"),
-    flag("--kv-cache-min-tokens", "kv.checkpoint_min_tokens"),
+    flag("--kv-cache-cold-max-tokens", "kv.cold_max_tokens", needs=_ON_DISK),
+    flag("--kv-cache-min-tokens", "kv.checkpoint_min_tokens", needs=_ON_DISK),
     Flag(
         names=("DS4_SERVER_DECODE_COALESCE_US",),
         key="policy.coalesce_s",

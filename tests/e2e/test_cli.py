@@ -269,6 +269,13 @@ def test_full_has_no_units_of_counts_and_no_distribution_of_nothing() -> None:
     assert "clients.streams.ttft_s.count" not in paths
 
 
+def test_full_lists_what_was_tried_with_its_result() -> None:
+    text = moesim("run", "three-agents", "--set", "clients.agents.turns=3", "--full").stdout
+    rows = {tuple(line.split()[:3]): line for line in text.splitlines()}
+    assert "task time  change" in rows["tried,", "one", "workload"]
+    assert "%" in rows["policy.mixed_quantum_tokens", "128", "512"]
+
+
 def test_explain_names_the_inputs_of_that_metric() -> None:
     for metric, inputs in (("makespan_s", "submit_s"), ("work_count", "executor")):
         lines = moesim("run", SMALL, "--explain", metric).stdout.splitlines()

@@ -178,3 +178,22 @@ def test_a_baseline_of_fewer_workloads_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", ["clients.nope.ttft_s", "agents.task_s", "ttft_s.p91", "nope"])
 def test_only_what_a_run_has_is_explained(metric: str) -> None:
     assert f"error: --explain: {metric}: " in refused("run", "three-agents", "--explain", metric)
+
+
+def test_every_table_of_a_comparison_has_the_same_rows(tmp_path: Path) -> None:
+    path = tmp_path / "table.md"
+    # The fifth and sixth settings stand in a table of their own, and there they are equal.
+    options = ["--with", "engine.slot_count=1,2,3,4,5,6", "--set", "clients.agents.turns=4"]
+    options += ["--replications", "2", "--markdown", str(path)]
+    text = moesim("compare", "three-agents", *options).stdout
+    tables = text.split("\nslot_count ")[1:]
+    titles = [
+        [line[:24].strip() for line in table.splitlines()[1:] if not line.startswith(" ")]
+        for table in tables
+    ]
+    end = next(at for at, title in enumerate(titles[1]) if title.startswith("rank"))
+    assert "misses, slot was taken" in titles[0]
+    assert titles[0] == titles[1][:end]
+    heads = [line for line in path.read_text().splitlines() if line.startswith("| slot_count")]
+    assert heads == ["| slot_count | 1 | 2 | 3 | 4 |", "| slot_count | 5 | 6 |"]
+    assert path.read_text().count("| misses, slot was taken |") == 2

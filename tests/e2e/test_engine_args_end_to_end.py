@@ -45,9 +45,27 @@ def test_the_manifest_of_a_script_has_its_flags_and_no_path(tmp_path: Path) -> N
     path.write_text(f"#!/bin/sh\nexec ./ds4-server -m /srv/model.gguf {LINE}\n")
     run = done("run", "idle-probe", "--engine-args", f"@{path}", "--json", "-")
     manifest = json.loads(run.stdout)["manifest"]
-    assert manifest["command"] == f"moesim run idle-probe --engine-args '{LINE}'"
+    assert manifest["command"] == f"moesim run idle-probe --engine-args 'ds4-server {LINE}'"
     assert str(tmp_path) not in json.dumps(manifest)
     assert "not given, so as the scenario and its profile say: --prefill-chunk" in run.stderr
+
+
+def test_the_recorded_command_makes_the_same_results(tmp_path: Path) -> None:
+    flags = "--kv-disk-dir /var/kv --kv-disk-space-mb 16384"
+    first = json.loads(done("run", "idle-probe", "--engine-args", flags, "--json", "-").stdout)
+    words = shlex.split(first["manifest"]["command"])
+    assert "--kv-disk-dir kv --kv-disk-space-mb 16384" in words
+    again = json.loads(done(*words[1:], "--json", "-").stdout)
+    assert again["manifest"] == {**first["manifest"]}
+    assert again["summary"] == first["summary"]
+    table = tmp_path / "table.md"
+    options = ["--keep", "ttft_s.mean<99", "--with", "policy.mixed_quantum_tokens=128,512"]
+    options += ["--replications", "1", "--engine-args", flags]
+    done("compare", "idle-probe", *options, "--markdown", str(table))
+    footer = next(line for line in table.read_text().splitlines() if "command: `" in line)
+    words = shlex.split(footer.partition("`")[2].rstrip("`"))
+    done(*words[1:], "--markdown", str(tmp_path / "again.md"))
+    assert (tmp_path / "again.md").read_text() == table.read_text()
 
 
 def test_the_next_command_keeps_the_launch_line_as_typed(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ LAYERS = [
     "sim.distribution_kinds sim.distributions sim.coefficients sim.settings sim.memory "
     "sim.profiles sim.trace_file sim.replayed "
     "sim.client_fields sim.agent_tables sim.client_tables sim.policy_choice "
-    "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.scenario sim.overrides "
-    "sim.shell_words sim.engine_args sim.launch_line sim.checks "
-    "sim.findings sim.profile_choice sim.policy_table "
-    "sim.loading sim.schema sim.cost.build",
+    "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.launch_words "
+    "sim.scenario sim.overrides sim.shell_words sim.given_flags sim.engine_args "
+    "sim.launch_line sim.checks sim.findings sim.profile_choice sim.policy_table "
+    "sim.unknowns sim.unknown_checks sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
     "sim.world sim.clients",
     # What happened, as declared tables.
@@ -42,8 +42,8 @@ LAYERS = [
     "sim.this_machine sim.nearest "
     "sim.manifest sim.simulation sim.disk_books sim.books sim.cases sim.pencil sim.conformance "
     "sim.estimates sim.replicated sim.experiment sim.levers sim.headroom sim.in_between "
-    "sim.metric_paths sim.explain sim.validity sim.recorded sim.suites sim.agreement "
-    "sim.known_misses",
+    "sim.metric_paths sim.causes sim.explain sim.validity sim.recorded sim.suites sim.agreement "
+    "sim.known_misses sim.calibration_draws sim.workload_draws sim.propagation",
     "sim.start sim.cli",
     "calibration",
     "figures",

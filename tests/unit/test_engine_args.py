@@ -87,7 +87,7 @@ def test_the_policy_is_described_with_its_flags() -> None:
 def test_the_checkpoint_interval_is_rounded_as_the_engine_does(
     given: str, becomes: int | None
 ) -> None:
-    scenario = load(f"--kv-cache-continued-interval-tokens {given}")
+    scenario = load(f"--kv-disk-dir kv --kv-cache-continued-interval-tokens {given}")
     assert scenario.kv.continued_interval_tokens == becomes
 
 
@@ -135,9 +135,11 @@ def test_a_pasted_line_becomes_settings() -> None:
     assert scenario.kv.slot_context_tokens == 131072
     assert scenario.policy.parameters.mixed_quantum_tokens == 2048
     assert load(scenario.engine_args).hash == scenario.hash
-    assert notes(line) == [
-        "not given, so as the scenario and its profile say: --kv-cache-continued-interval-tokens, "
-        "--kv-disk-space-mb, --kv-cache-cold-max-tokens, --kv-cache-min-tokens"
+    assert notes(line) == []
+    assert notes("ds4-server --kv-disk-dir kv --batched-session 4") == [
+        "not given, so as the scenario and its profile say: --mixed-prefill-quantum, "
+        "--prefill-chunk, --ctx, --kv-cache-continued-interval-tokens, --kv-cache-cold-max-tokens, "
+        "--kv-cache-min-tokens, DS4_SERVER_DECODE_COALESCE_US"
     ]
 
 
@@ -147,8 +149,11 @@ def test_a_folder_for_checkpoints_turns_the_disk_cache_on() -> None:
     both = load("--kv-disk-space-mb 8192 --kv-disk-dir /var/kv")
     assert both.kv.disk_budget_bytes == 8192 * 2**20
     printed = launch_line(both)
-    assert "--kv-disk-dir kv-cache \\\n  --kv-disk-space-mb 8192" in printed
-    assert "--kv-disk" not in launch_line(load(None))
+    assert "--kv-disk-dir /var/kv \\\n" in printed
+    assert "--kv-disk-space-mb 8192" in printed
+    assert "--kv-" not in launch_line(load(None))
+    unnamed = launch_line(load(None, "kv.disk_budget_bytes=8589934592"))
+    assert "--kv-disk-dir kv-cache \\\n" in unnamed
 
 
 def test_space_without_a_folder_does_nothing() -> None:
@@ -156,6 +161,110 @@ def test_space_without_a_folder_does_nothing() -> None:
     assert notes("--kv-disk-space-mb 8192") == [
         "--kv-disk-space-mb does nothing without --kv-disk-dir"
     ]
+
+
+ON_DISK = "my-day"
+"""A scenario with a disk cache of its own, of 32 GiB."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "budget_mib", "said"),
+    [
+        (
+            "ds4-server -c 200000",
+            None,
+            "--kv-disk-dir is not given, so kv.disk_budget_bytes is off",
+        ),
+        ("ds4-server --kv-disk-space-mb 99", None, "--kv-disk-space-mb does nothing without"),
+        ("ds4-server", None, "--kv-disk-dir is not given"),
+        ("ds4-server --kv-disk-dir /var/kv", 32768, "so as the scenario and its profile say"),
+        ("ds4-server --kv-disk-dir /var/kv --kv-disk-space-mb 99", 99, ""),
+        ("--kv-disk-space-mb 99", 99, ""),
+        ("--kv-disk-dir /var/kv", 32768, ""),
+        ("--kv-disk-space-mb 0", None, ""),
+        ("-c 200000", 32768, ""),
+    ],
+)
+def test_a_line_that_starts_the_server_says_whether_it_has_a_disk_cache(
+    flags: str, budget_mib: int | None, said: str
+) -> None:
+    scenario = load_scenario(ON_DISK, engine_args=flags)
+    budget = scenario.kv.disk_budget_bytes
+    assert budget == (None if budget_mib is None else budget_mib * 2**20)
+    assert said in "; ".join(scenario.notes)
+    assert load_scenario(ON_DISK, engine_args=scenario.engine_args).hash == scenario.hash
+
+
+def test_an_option_switches_the_disk_cache_on_after_all() -> None:
+    line = "ds4-server --kv-cache-continued-interval-tokens 4096"
+    assert load_scenario(ON_DISK, engine_args=line).kv.continued_interval_tokens != 4096
+    scenario = load_scenario(ON_DISK, ["kv.disk_budget_bytes=1048576"], engine_args=line)
+    assert scenario.kv.disk_budget_bytes == 1048576
+    assert scenario.kv.continued_interval_tokens == 4096
+
+
+ANY_FLAGS = st.lists(
+    st.sampled_from(
+        [
+            *("--kv-disk-dir /var/kv", "--kv-disk-dir '/a b/kv'", "--kv-disk-dir=/", "-c 70000"),
+            *("--kv-disk-space-mb 99", "--kv-disk-space-mb 0", "--batched-session 3", "--metal"),
+            *("--kv-cache-continued-interval-tokens 5000", "--kv-cache-min-tokens 2048"),
+            *("--kv-cache-cold-max-tokens 0", "--mixed-prefill-quantum 640", "-m /srv/a.gguf"),
+            *("--port=80", "--max-queue 3", "--what now", "--batched-session 4", "and"),
+        ]
+    ),
+    min_size=1,
+    max_size=8,
+)
+FRONTS = ["", "./ds4-server ", "DS4_SERVER_DECODE_COALESCE_US=70 exec /opt/ds4-server "]
+FRONTS += ["DS4_SERVER_MIXED_PREFILL_QUANTUM=64 DS4_SERVER_BATCH_LOG=1 ds4-server "]
+
+
+@given(st.sampled_from(["three-agents", ON_DISK]), st.sampled_from(FRONTS), ANY_FLAGS)
+@settings(deadline=None, max_examples=30)
+def test_the_recorded_flags_make_the_same_run(name: str, front: str, flags: list[str]) -> None:
+    try:
+        scenario = load_scenario(name, engine_args=front + " ".join(flags))
+    except InputError:
+        return
+    assert "/" not in scenario.engine_args
+    again = load_scenario(name, engine_args=scenario.engine_args or None)
+    assert again.hash == scenario.hash
+    assert again.engine_args == scenario.engine_args
+    printed = launch_line(scenario)
+    back = load_scenario(name, engine_args=printed)
+    assert back.hash == scenario.hash
+    assert launch_line(back) == printed
+
+
+def test_what_was_typed_is_printed_again() -> None:
+    line = (
+        "DS4_SERVER_BATCH_LOG=1 exec /opt/ds4-server -m '/m/v 4.gguf' --port=8000 --metal --new 5 "
+        "--kv-disk-dir /var/kv --mixed-prefill-quantum 512 --trace $HOME/t"
+    )
+    printed = launch_line(load(line))
+    for text in (
+        "DS4_SERVER_BATCH_LOG=1 DS4_SERVER_DECODE_COALESCE_US=2000 exec /opt/ds4-server ",
+        "  -m '/m/v 4.gguf' \\\n  --port=8000 \\\n  --metal \\\n  --new 5 \\\n",
+        '  --trace "$HOME/t"\n',
+        "  --kv-disk-dir /var/kv \\\n",
+    ):
+        assert text in printed
+    assert "to be put in" not in printed
+    assert "# to be put in: the path of the program, the model" in launch_line(load(None))
+    off = launch_line(load(line, "kv.disk_budget_bytes=0"))
+    assert "--kv-" not in off
+    scenario = load(line)
+    assert flag_of(scenario, "kv.disk_budget_bytes", 2**30) == (
+        "--kv-disk-dir /var/kv --kv-disk-space-mb 1024"
+    )
+
+
+@pytest.mark.parametrize("text", ["0", "off"])
+@pytest.mark.parametrize("key", ["disk_budget_bytes", "continued_interval_tokens"])
+def test_what_a_flag_switches_off_a_setting_does_too(key: str, text: str) -> None:
+    scenario = load_scenario(ON_DISK, [f"kv.{key}={text}"])
+    assert getattr(scenario.kv, key) is None
 
 
 def test_set_wins_and_comes_after() -> None:
@@ -241,7 +350,7 @@ def test_problems_name_the_flag_and_the_line(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "  ", "hello", "@", "@missing.sh", '--ctx "5', "ds4-server"])
+@pytest.mark.parametrize("text", ["", "  ", "hello", "@", "@missing.sh", '--ctx "5'])
 def test_what_holds_no_flags_is_refused(text: str) -> None:
     assert len(refused(text)) == 1
 
@@ -333,7 +442,6 @@ FLAGS = st.fixed_dictionaries(
         "--batched-session": st.integers(1, 64),
         "--prefill-chunk": st.integers(1, 65536),
         "--ctx": st.integers(1, 10**6),
-        "--kv-cache-continued-interval-tokens": st.integers(0, 10**5),
         "DS4_SERVER_DECODE_COALESCE_US": st.integers(0, 100_000),
     },
 )
@@ -363,7 +471,11 @@ def test_flags_to_settings_to_flags(flags: dict[str, int]) -> None:
 
 
 def test_what_no_flag_gives_stands_in_comments() -> None:
-    changes = ["kv.continued_interval_tokens=3000", "policy.coalesce_s=1.5e-6"]
+    changes = [
+        "kv.disk_budget_bytes=1048576",
+        "kv.continued_interval_tokens=3000",
+        "policy.coalesce_s=1.5e-6",
+    ]
     changes += ["engine.host_gap_s=0.001", "policy.idle_quantum_tokens=prefill_cap"]
     scenario = load(None, *changes)
     line = launch_line(scenario)

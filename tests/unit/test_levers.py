@@ -10,7 +10,7 @@ import pytest
 
 from sim import levers
 from sim.experiment import Difference, paired
-from sim.levers import Lever, candidates, find_lever
+from sim.levers import Lever, candidates, find_lever, sessions_at_once
 from sim.loading import load_scenario
 from sim.replicated import Replicated, flatten, summary_of
 from sim.scenario import Scenario
@@ -34,7 +34,7 @@ def test_candidates_keep_to_the_measured_range_and_the_cap() -> None:
         tried = list(candidates(scenario))
         assert tried == list(dict.fromkeys(tried))
         for key, value in tried:
-            low, high = (1, 3) if key == "engine.slot_count" else (128, 4096)
+            low, high = (128, 4096) if key.endswith("_tokens") else (1, 16)
             assert low <= value <= high, key
 
 
@@ -60,3 +60,51 @@ def test_what_one_workload_says_is_dropped_when_five_do_not(
 
     monkeypatch.setattr(levers, "paired", unsure)
     assert found_in(scenario).best is None
+
+
+def test_slots_are_tried_one_by_one_and_up_to_the_sessions_that_want_one() -> None:
+    def slots(*texts: str, name: str = "three-agents") -> set[int]:
+        tried = candidates(load_scenario(name, texts))
+        return {value for key, value in tried if key == "engine.slot_count"}
+
+    assert slots("engine.slot_count=2") == {1, 3}
+    assert slots("engine.slot_count=3", "clients.agents.count=9") == {2, 4, 1, 9}
+    assert slots("engine.slot_count=6") == {1, 3, 5}, "a seventh would stay empty"
+    # Three agents, two sub-agents and a helper prompt of each.
+    assert sessions_at_once(load_scenario("my-day")) == 12
+    assert sessions_at_once(load_scenario("open-loop")) is None
+
+
+def test_a_disk_cache_is_tried_where_there_is_one() -> None:
+    def disk(*texts: str) -> list[tuple[str, int]]:
+        tried = candidates(load_scenario("my-day", texts))
+        return [each for each in tried if each[0].startswith("kv.")]
+
+    assert disk() == [
+        ("kv.disk_budget_bytes", 137_438_953_472),
+        ("kv.disk_budget_bytes", 8_589_934_592),
+        ("kv.continued_interval_tokens", 40_960),
+        ("kv.continued_interval_tokens", 4_096),
+    ]
+    assert all("kv." not in key for key, _ in candidates(load_scenario("three-agents")))
+
+
+def test_what_was_tried_is_kept_with_its_result() -> None:
+    scenario = load_scenario("three-agents", ["clients.agents.turns=3"])
+    search = found_in(scenario, "clients.agents.turns=3")
+    assert [(each.key, each.value) for each in search.tried] == list(candidates(scenario))
+    assert search.tried_count == len(search.tried)
+    assert all(each.objective > 0 for each in search.tried)
+
+
+def test_a_second_setting_is_held_against_more_workloads_when_the_first_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario, held = load_scenario("three-agents"), []
+
+    def none(lever: Lever, *_: Any) -> None:
+        held.append(lever.key)
+
+    monkeypatch.setattr(levers, "_verified", none)
+    assert found_in(scenario).best is None
+    assert len(held) == len(set(held)) <= levers.MOST_VERIFIED
