@@ -30,7 +30,7 @@ from sim.cli.side_rows import side_rows
 from sim.cli.terminal import make_table
 from sim.cli.ties import best_of, tie_words
 from sim.cli.verdict import all_equal, is_better, verdict
-from sim.cli.wording import change, factor, number, seconds
+from sim.cli.wording import change, factor, number, seconds, whole
 from sim.experiment import Difference, paired, ranking
 from sim.launch_line import flag_of, program_of
 from sim.manifest import make_manifest
@@ -40,6 +40,8 @@ from sim.replicated import Replicated
 from sim.validity import Outside
 
 MOST_COLUMNS = 4
+LEAST_CHANGE = 0.0005
+"""A smaller one, ends of its interval included, is none at the digits that are shown."""
 LONGEST_HEAD = 16
 """Longer names of settings stand above the table, their numbers in it."""
 Line = tuple[str, ...]
@@ -120,7 +122,8 @@ def _lines(
             mark(row.metric, axes) + row.say(each.mean(row.metric))
             for each, axes in zip(done, outside, strict=True)
         ]
-        lines.append((row.title, *cells, *(_change(done, row) if is_pair else ())))
+        title = f"{row.title}, p50" if row.metric.endswith(".p50") else row.title
+        lines.append((title, *cells, *(_change(done, row) if is_pair else ())))
         beside = [figure_of(row, figures) for figures in recorded]
         if any(beside):
             lines += recorded_lines(done, row, beside, is_pair=is_pair)
@@ -197,10 +200,13 @@ def _say_change(found: Difference, base: float, *, is_speed: bool) -> str:
     if math.isnan(found.ratio):
         return ""
     low, high = found.difference.low / base, found.difference.high / base
+    ends = (low, high) if low < high else ()  # missing where nothing is random
+    if max([abs(each) for each in (found.ratio - 1, *ends)]) < LEAST_CHANGE:
+        return "equal"
     if is_speed:
         text, edges = factor(found.ratio), f"{1 + low:.2f} to {1 + high:.2f}"
     else:
-        text, edges = change(found.ratio - 1), f"{100 * low:+.0f} to {100 * high:+.0f}"
+        text, edges = change(found.ratio - 1), f"{whole(100 * low)} to {whole(100 * high)}"
     return f"{text} ({edges})" if low < high else text
 
 

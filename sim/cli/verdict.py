@@ -11,7 +11,7 @@ from sim.cli.against import trust
 from sim.cli.choice import Choice, load_words
 from sim.cli.rows import objective, objective_name
 from sim.cli.ties import best_of
-from sim.cli.wording import change, seconds
+from sim.cli.wording import change, seconds, whole
 from sim.experiment import Difference, paired
 from sim.replicated import Replicated
 
@@ -79,7 +79,7 @@ def _changed(against: Replicated, other: Replicated) -> tuple[str, bool, Differe
     low, high = found.difference.low / scale, found.difference.high / scale
     text = f"{objective_name(against.scenario)} {change(found.ratio - 1)}"
     if low < high:
-        text += f" (95 %: {100 * low:+.0f} to {100 * high:+.0f} %)"
+        text += f" (95 %: {whole(100 * low)} to {whole(100 * high)} %)"
     return text, not low <= 0 <= high or low == high, found
 
 

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sim.cli import cli
+from sim.cli.wording import whole
 
 QUANTUM = "policy.mixed_quantum_tokens"
 TWO_GROUPS = """
@@ -90,3 +91,7 @@ def test_several_loops_are_taken_together_without_their_helpers(tmp_path: Path) 
     assert "longest pause  " in text
     assert moesim("run", str(path), "--explain", "loops.task_s").exit_code == 0
     assert moesim("run", "one-agent", "--explain", "loops.task_s").exit_code == 2
+
+
+def test_a_range_has_no_signed_zero() -> None:
+    assert [whole(value) for value in (-0.4, 0.0, 0.4, 1.6, -2.0)] == ["0", "0", "0", "+2", "-2"]
