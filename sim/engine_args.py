@@ -184,7 +184,8 @@ class _Reading(GivenFlags):
 
     def _text(self) -> str:
         """Return the flags that are settings here, variables in front."""
-        shown = [(flag, times[-1][1]) for flag, times in self.given.items() if flag.is_modelled]
+        # With those of another policy of the engine: in a comparison that one may run as well.
+        shown = [(flag, times[-1][1]) for flag, times in self.given.items() if flag.key]
         variables = [_shown(flag, value) for flag, value in shown if flag.is_variable]
         flags = [_shown(flag, value) for flag, value in shown if not flag.is_variable]
         program = [self.table.program] if self.is_launch else []

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sim.cli.baseline import Baseline
     from sim.cli.choice import Choice
     from sim.cli.gate import Condition, Finding
+    from sim.cli.grid import Setting
     from sim.replicated import Replicated
     from sim.scenario import Scenario
 
@@ -116,16 +117,14 @@ def compare(
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
     invocation = Invocation(scenario_name, overrides, None, profile, seed, engine_args)
-    pairs = [
-        (each.name, invocation.with_changes(policy=each.policy).load(*each.overrides))
-        for each in settings
-    ]
+    pairs, too_large = _loaded(settings, invocation)
+    settings = [each for each in settings if each.name in dict(pairs)]
     scenarios = [scenario for _, scenario in pairs]
     _check_paths(wanted, limits, scenarios)
     baseline, doubts = _baseline(baseline_path, wanted, scenarios, seed, any_baseline)
     done = _simulate(pairs, replications, seed)
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
-    options += [("--with", text) for text in grids] + engine_options(done[0].scenario)
+    options += [("--with", text) for text in grids] + engine_options(*scenarios)
     options += [("--set", text) for text in overrides]
     options += [("--keep", text) for text in kept]
     options += [("--profile", profile), ("--seed", seed)]
@@ -149,7 +148,7 @@ def compare(
     named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
     rejected = [said for each in done for said in rejection_warnings(each)]
     notes = [note for each in scenarios for note in each.notes]
-    warn(*notes, *outside_warning(named), *rejected, *doubts)
+    warn(*too_large, *notes, *outside_warning(named), *rejected, *doubts)
     if done[0].is_interrupted:  # the screen says itself when nothing is random
         say_of_replications(done[0], replications)
     choice = choose(done, limits)
@@ -172,6 +171,34 @@ def compare(
         for message in judged:
             say(message)
     return _ending(done, choice, findings)
+
+
+def _loaded(
+    settings: list[Setting], invocation: Invocation
+) -> tuple[list[tuple[str, Scenario]], list[str]]:
+    """Return name and scenario of each setting, and a message for each that does not fit.
+
+    Raises
+    ------
+    InputError
+        A setting is wrong, or none fits.
+    """
+    from sim.errors import InputError
+    from sim.memory_checks import NO_ROOM
+
+    pairs: list[tuple[str, Scenario]] = []
+    dropped: list[str] = []
+    for each in settings:
+        try:
+            scenario = invocation.with_changes(policy=each.policy).load(*each.overrides)
+        except InputError as error:
+            is_room = all(problem.message.startswith(NO_ROOM) for problem in error.problems)
+            if not is_room or (each is settings[-1] and not pairs):
+                raise
+            dropped.append(f"left out: {each.name}: {error.problems[0].message}")
+        else:
+            pairs.append((each.name, scenario))
+    return pairs, dropped
 
 
 def _ending(done: list[Replicated], choice: Choice, findings: list[Finding]) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from sim.cli.rows import Row
 from sim.cli.wording import gibibytes, number, seconds
+from sim.memory import memory_of_run
+from sim.memory_checks import weights_note
 from sim.replicated import Replicated
 
 SIDE_ROWS = (
@@ -18,6 +20,17 @@ SIDE_ROWS = (
     Row("written to disk", "checkpoint_bytes_written", gibibytes),
     Row("memory at most", "memory_peak_bytes", gibibytes),
 )
+
+
+def memory_lines(done: Sequence[Replicated]) -> Iterator[str]:
+    """Yield the parts of the memory of each setting, where that is shown, and what they rest on."""
+    if "memory_peak_bytes" not in [row.metric for row in side_rows(done)]:
+        return
+    for each in done:
+        it, requests = each.scenario, each.first.table("requests")
+        memory = memory_of_run(requests, it.engine, it.kv, it.profile.model)
+        yield f"memory of {each.name}: {memory}"
+    yield from dict.fromkeys(weights_note(each.scenario.profile) for each in done)
 
 
 def side_rows(done: Sequence[Replicated]) -> Iterator[Row]:
