@@ -21,7 +21,7 @@ from calibration.form import NO_STEP
 from calibration.groups import recording_groups
 from calibration.left_out import LeftOut, choose, leave_out
 from calibration.shapes import Shape
-from calibration.uncertainty import covariance
+from calibration.uncertainty import covariance, degrees_of_freedom
 from sim.errors import CalibrationError
 
 RULE = (
@@ -59,6 +59,8 @@ class Comparison:
         contradict the fit.
     errors_from_ : str
         In words, where the covariance comes from.
+    degrees_of_freedom_ : int
+        Of the estimate of that covariance.
     why_ : str
         How the rule came to the form.
     decisive_ : dict of str to str
@@ -126,6 +128,7 @@ class Comparison:
                 self.fitted_[name] = self.chosen_
                 self.forms_.loc[name] = _row(self.chosen_, judged)
         self.covariance_, self.errors_from_ = covariance(self.chosen_, judged)
+        self.degrees_of_freedom_ = degrees_of_freedom(self.chosen_, judged)
         return self
 
     def standard_error(self, name: str) -> float | None:

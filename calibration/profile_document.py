@@ -86,6 +86,8 @@ def profile_document(
         "covariance": {
             "names": list(comparison.covariance_),
             "values": [[_digits(x, 8) for x in row] for row in comparison.covariance_.to_numpy()],
+            "degrees_of_freedom": comparison.degrees_of_freedom_,
+            "obtained": comparison.errors_from_,
         },
         "range": measured_range(form.table_),
         "residuals": residual_tables(form) | (kv_fit.residuals() if kv_fit else {}),

@@ -136,10 +136,11 @@ def _spread(
     change[at, at], change[at, count] = 1 / down, -whole * share / down**2
     change[count, at], change[count, count] = ratio / down, whole / down**2
     after = change @ variance @ change.T
-    document["covariance"] = {
+    document["covariance"] |= {
         "names": [*names, name],
         "values": [[float(f"{value:.8g}") for value in row] for row in after],
     }
+    document["covariance"]["obtained"] += f"; {name} as in {source.name}"
     for index, key in ((at, "prefill_token_s"), (count, name)):
         document["coefficients"][key]["standard_error"] = float(f"{after[index, index] ** 0.5:.6g}")
 

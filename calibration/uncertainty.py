@@ -93,6 +93,16 @@ def covariance(form: FullForm, judged: LeftOut | None) -> tuple[pd.DataFrame, st
     return found, told
 
 
+def degrees_of_freedom(form: FullForm, judged: LeftOut | None) -> int:
+    """Return with how many degrees of freedom `covariance` was estimated, at least 1.
+
+    One less than the groups that were left out, or the rows beyond the free numbers.
+    """
+    if judged is not None:
+        return len(judged.mean_squares) - 1
+    return max(1, len(form.table_) - form.free_count)
+
+
 def open_questions(form: FullForm) -> Iterator[str]:
     """Yield what the fitted measurements leave open, plainly.
 

@@ -31,6 +31,8 @@ class _Book:
     ready_ps: int
     output: int
     generated: int = 0
+    due_ps: int = 0
+    """When it could go on without the job that it waits for."""
     admitted: bool = False
     started: bool = False
 
@@ -147,7 +149,7 @@ class Books:
         self.busy_ps += end_ps - job.begin_ps
         self._free_ps = end_ps
         if job.then is None:
-            book.ready_ps = end_ps
+            book.ready_ps = max(end_ps, book.due_ps)
 
     def _job_ps(self, job: Job, context: int) -> int:
         return 0 if self._disk is None else self._disk.job_ps(job, context)
@@ -243,16 +245,16 @@ class Books:
         if self._disk is None:
             return
         request = self.requests[row]
-        if self._disk.prefilled(request, book.generated, book.context, tokens):
-            book.ready_ps = FOREVER_PS  # until its save is done
-        elif book.left and not book.context % (self._disk.settings.interval_tokens or 1):
+        if book.left and not book.context % (self._disk.settings.interval_tokens or 1):
             book.ready_ps = end_ps  # the rest of a quantum goes on
+        if self._disk.prefilled(request, book.generated, book.context, tokens):
+            book.due_ps, book.ready_ps = book.ready_ps, FOREVER_PS  # until its save is done
 
     def _save_answer(self, row: int, book: _Book) -> None:
         if self._disk is None or book.generated >= book.output:
             return
         if self._disk.decoded(self.requests[row], book.generated, book.context):
-            book.ready_ps = FOREVER_PS
+            book.due_ps, book.ready_ps = book.ready_ps, FOREVER_PS
 
     def close(self) -> None:
         """Check what must hold at the end."""

@@ -1,6 +1,7 @@
 """A mean over replications, its 95 % interval, and the spread of single runs: three things.
 
-The interval is Student's: the source of uncertainty called ``seeds``.
+The interval of the mean is Student's: the source of uncertainty called ``seeds``. Draws of what is
+uncertain in the inputs have no mean to be sure of: `middle` says where most of them lie.
 """
 
 from __future__ import annotations
@@ -66,6 +67,29 @@ def interval(values: Sequence[float] | Floats) -> Interval:
         return Interval(low, low - half, low + half, low, high, len(kept))
     half = _quantile(len(kept) - 1) * float(kept.std(ddof=1)) / math.sqrt(len(kept))
     return Interval(mean, mean - half, mean + half, low, high, len(kept))
+
+
+def middle(values: Sequence[float] | Floats) -> tuple[float, float, float]:
+    """Return the interval in which one more draw lies with probability 0.95, and that level.
+
+    Its ends are order statistics, interpolated at ranks ``p (n + 1)`` (Weibull's rule), so that no
+    form of distribution is assumed. Fewer than 39 values cannot give 95 %: then the smallest and
+    the largest stand for the level ``(n - 1) / (n + 1)``, which is returned.
+
+    Parameters
+    ----------
+    values
+        One value a draw; NaN where there is none.
+    """
+    all_values = np.asarray(values, dtype=np.float64)
+    kept = all_values[~np.isnan(all_values)]
+    count = len(kept)
+    if count < 2:
+        return math.nan, math.nan, math.nan
+    level = min(LEVEL, (count - 1) / (count + 1))
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.quantile(kept, ends, method="weibull").tolist()
+    return low, high, level
 
 
 def _quantile(degrees_of_freedom: int) -> float:

@@ -145,16 +145,22 @@ class Ledger:
 
     def _queue(self, job: Job, asked_ps: int) -> None:
         """Let a request wait for a job at the raw lock."""
-        job.request.ready_ps, job.asked_ps = FOREVER_PS, asked_ps
+        job.asked_ps = asked_ps
+        self._hold_back(job)
         self.lock.add(job)
+
+    def _hold_back(self, job: Job) -> None:
+        """Keep a request from running until its job is done."""
+        job.ready_ps, job.request.ready_ps = job.request.ready_ps, FOREVER_PS
 
     def job_done(self, job: Job, end_ps: int) -> None:
         """Note the end of a job: its request asks for the next one, or goes on."""
         row = job.request
         if job.then is not None:
+            row.ready_ps = job.ready_ps
             self._queue(job.then, end_ps)
         elif row.status == "running":
-            row.ready_ps = end_ps
+            row.ready_ps = max(end_ps, job.ready_ps)
             if self.claim is not None and row.left_tokens:
                 row.claim = self.claim(row, self.view)
         self.observer.job_done(job, end_ps)
@@ -234,7 +240,7 @@ class Ledger:
                 return
         job = checkpoints.continued(row, end_ps)
         if job is not None:
-            row.ready_ps = FOREVER_PS
+            self._hold_back(job)
             self.holding.append(job)
 
     def _emit(self, row: Request, times: int, end_ps: int) -> None:

@@ -24,6 +24,7 @@ from sim.replayed import Facts
 from sim.scenario import Scenario, ScenarioTables
 from sim.schema import scenario_schema
 from sim.settings import OFF
+from sim.unknown_checks import faults_of_unknowns, known_by_option
 from sim.validation import problems_of
 
 __all__ = ["list_scenarios", "load_scenario", "parse_scenario", "scenario_schema"]
@@ -129,6 +130,10 @@ class _Loading:
         replays: dict[str, Facts] = {}
         if tables is not None:
             found.refuse(faults(tables))
+            known = known_by_option(self.data, found.origins)
+            found.refuse(faults_of_unknowns(tables.unknown, self.data, self.document, known))
+            left_unknown = [u for index, u in enumerate(tables.unknown) if index not in known]
+            tables = tables.model_copy(update={"unknown": tuple(left_unknown)})
             replays, problems = read_replays(tables)
             found.problems += problems
         if tables is not None and profile is not None:

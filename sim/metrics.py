@@ -245,8 +245,8 @@ def _checkpoints(r: Mapping[str, Any], jobs: Mapping[str, Any], mask: Mask, own:
     saves = mask & (jobs["kind"] != "load")
     return {
         "checkpoint_count": {kind: int((mask & (jobs["kind"] == kind)).sum()) for kind in kinds},
-        "checkpoint_bytes_written": int(jobs["size_bytes"][saves].sum()),
-        "checkpoint_bytes_read": int(jobs["size_bytes"][mask & ~saves].sum()),
+        "checkpoint_bytes_written": sum(jobs["size_bytes"][saves].tolist()),
+        "checkpoint_bytes_read": sum(jobs["size_bytes"][mask & ~saves].tolist()),
         "checkpoint_stall_s": float((jobs["end_s"] - jobs["begin_s"])[mask].sum()),
         "restored_tokens": int(r["restored_tokens"][own].sum()),
     }

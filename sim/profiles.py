@@ -55,6 +55,7 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
     [covariance]  # optional; names order the rows and columns
     names = ["prefill_token_s", "prefill_context_s"]
     values = [[1.2e-10, 0.0], [0.0, 4.0e-22]]
+    degrees_of_freedom = 5  # optional: of the estimate of the covariance
 
     [range]  # measured; outside it results are marked
     prefill_chunk_tokens = [128, 8192]
@@ -130,11 +131,27 @@ class Covariance(Table):
 
     names: tuple[Name, ...]
     values: tuple[tuple[float, ...], ...]
+    degrees_of_freedom: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """That the covariance itself was estimated with; as good as known when absent."""
+    obtained: str = ""
+    """How, and what is not in it."""
 
     @model_validator(mode="after")
     def _square(self) -> Self:
         if {len(self.names)} != {len(self.values), *map(len, self.values)}:
             raise ValueError(f"values must be a square of {len(self.names)} names")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("names must differ")
+        for row, name in enumerate(self.names):
+            if self.values[row][row] < 0:
+                raise ValueError(f"the variance of {name} is below 0")
+            for column, other in enumerate(self.names[:row]):
+                one, same = self.values[row][column], self.values[column][row]
+                most = math.sqrt(self.values[row][row] * self.values[column][column])
+                if not math.isclose(one, same, rel_tol=1e-6, abs_tol=1e-9 * most):
+                    raise ValueError(f"{name} with {other} is {one:g}, the other way {same:g}")
+                if abs(one) > most * (1 + 1e-6):
+                    raise ValueError(f"{name} with {other} is more than their variances allow")
         return self
 
 

@@ -137,4 +137,6 @@ class Job:
     then: Job | None = None
     """What its request asks for next."""
     asked_ps: int = 0
+    ready_ps: int = 0
+    """When its request could go on without it (host gap, a client that stalls)."""
     begin_ps: int = field(default=-1)

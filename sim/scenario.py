@@ -16,6 +16,7 @@ from sim.launch_words import Launch
 from sim.policy_choice import PolicyChoice
 from sim.profiles import Profile
 from sim.settings import EngineSettings, KvSettings, Machine
+from sim.unknowns import Unknown
 
 
 class Slo(Table):
@@ -43,6 +44,8 @@ class ScenarioTables(Table):
         Field(min_length=1, max_length=1000),
     ]
     slo: Slo | None = None
+    unknown: Annotated[tuple[Unknown, ...], Field(max_length=100)] = ()
+    """Parameters of the clients of which only a range is known; no run depends on it."""
 
 
 class Scenario(ScenarioTables):
@@ -81,7 +84,7 @@ class Scenario(ScenarioTables):
     def effective(self) -> dict[str, Any]:
         """Return the scenario as plain data, with profile, policy settings and defaults."""
         tables = self.model_dump(mode="json", include=set(ScenarioTables.model_fields))
-        del tables["description"], tables["seed"]
+        del tables["description"], tables["seed"], tables["unknown"]
         file = self.policy.kind.replace("\\", "/").rpartition("/")[2]
         policy = {"kind": file, "file_sha256": self.policy.file_sha256}
         return {

@@ -12,7 +12,7 @@ from sim.fields import Bytes, Name, Seconds, Share, Table, Tokens, TokensOrNone
 _Count = Annotated[int, Field(ge=1, le=100_000)]
 OFF = (0, "off")
 """What switches a thing off beside leaving it out: as a flag of an engine, and in words."""
-_Rate = Annotated[float, Field(gt=0, le=1e18)]
+_Rate = Annotated[float, Field(ge=1, le=1e18)]
 
 
 class EngineSettings(Table):
@@ -75,7 +75,7 @@ class KvSettings(Table):
     """Of each save, beside its bytes."""
     checkpoint_base_bytes: Bytes = 0
     """Of a checkpoint, whatever its length."""
-    checkpoint_bytes_per_token: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    checkpoint_bytes_per_token: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Of a checkpoint: the whole prefix is written each time, no delta (``ds4_kvstore.c``)."""
     checkpoint_min_tokens: Tokens = 512
     """Shorter prefixes are neither saved, for whatever reason, nor found

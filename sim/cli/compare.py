@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sim.cli.intervals import (
+    check_sources,
+    draw_sources,
+    interval_options,
+    is_interrupted,
+    options_of,
+    replications_for,
+    sources_of,
+)
 from sim.cli.invocation import Invocation
 from sim.cli.messages import say, say_of_replications, say_written, warn
 from sim.cli.options import (
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from sim.cli.choice import Choice
     from sim.cli.gate import Condition, Finding
     from sim.cli.grid import Setting
+    from sim.propagation import Changed, Drawn
     from sim.replicated import Replicated
     from sim.scenario import Scenario
 
@@ -49,6 +59,7 @@ DEFAULT_REPLICATIONS = 10
     show_default=True,
     help="Workloads that every setting runs; auto: until headline metrics are known to 2 %.",
 )
+@interval_options
 @json_option
 @click.option(
     "--markdown",
@@ -88,6 +99,8 @@ def compare(
     policies: tuple[str, ...],
     grids: tuple[str, ...],
     replications: int | str,
+    interval_texts: tuple[tuple[str, ...], ...],
+    draw_count: int,
     json_path: str | None,
     markdown_path: Path | None,
     baseline_path: Path | None,
@@ -101,11 +114,12 @@ def compare(
     Example:
       moesim compare three-agents --with policy.mixed_quantum_tokens=128,2048
       moesim compare three-agents --policy ds4 --policy prefill-first --markdown table.md
+      moesim compare three-agents --policy ds4 --policy alternate --intervals calibration
       moesim compare three-agents --baseline before.json --fail-if 'worst_gap_s>+10%'
     """
     from sim.cli.choice import choose, parse_keep
     from sim.cli.gate import judge_all, parse_condition
-    from sim.cli.grid import settings_of
+    from sim.cli.grid import load_settings, settings_of
     from sim.errors import InputError, Problem
 
     check_output(json_path, "--json")
@@ -117,16 +131,20 @@ def compare(
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
     invocation = Invocation(scenario_name, overrides, None, profile, seed, engine_args)
-    pairs, too_large = _loaded(settings, invocation)
+    pairs, too_large = load_settings(settings, invocation)
     settings = [each for each in settings if each.name in dict(pairs)]
     scenarios = [scenario for _, scenario in pairs]
     _check_paths(wanted, limits, scenarios)
     baseline, doubts = _baseline(baseline_path, wanted, scenarios, seed, any_baseline)
+    sources, changes = sources_of(interval_texts), _changes(invocation, settings)
+    replications = replications_for(sources, replications)
+    check_sources(sources, list(zip(scenarios, changes, strict=True)), seed)
     done = _simulate(pairs, replications, seed)
+    drawn = _drawn(sources, list(zip(done, changes, strict=True)), draw_count)
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
     options += [("--with", text) for text in grids] + engine_options(*scenarios)
     options += [("--set", text) for text in overrides]
-    options += [("--keep", text) for text in kept]
+    options += [("--keep", text) for text in kept] + options_of(sources, draw_count)
     options += [("--profile", profile), ("--seed", seed)]
     options += [("--replications", None if replications == DEFAULT_REPLICATIONS else replications)]
     command = canonical_command("compare", scenario_name, options)
@@ -155,7 +173,12 @@ def compare(
     findings = judge_all(wanted, done, baseline)
     judged = [each.message for each in findings if each.failed is not None]
     if json_path is not None:
-        write_json(json_path, compare_document(done, command, outside, findings, choice))
+        document = compare_document(done, command, outside, findings, choice)
+        if sources:
+            from sim.cli.interval_tables import add_intervals
+
+            add_intervals(document, sources, done, drawn)
+        write_json(json_path, document)
     if markdown_path is not None:
         text = markdown_table(done, outside, command, choice)
         if str(markdown_path) == "-":
@@ -166,48 +189,27 @@ def compare(
             write_text(markdown_path, text, "--markdown")
             say_written(markdown_path)
     if "-" not in (json_path, str(markdown_path)):
-        show(*comparison_screen(done, outside, settings, invocation, choice), *judged)
+        show(*comparison_screen(done, outside, settings, invocation, choice))
+        if sources and len(done) > 1:
+            from sim.cli.interval_tables import change_intervals
+
+            show("", *change_intervals(done, sources, drawn))
+        if judged:
+            show(*judged)
     else:
         for message in judged:
             say(message)
-    return _ending(done, choice, findings)
+    is_whole = not (done[0].is_interrupted or is_interrupted(drawn))
+    return _ending(choice, findings, is_whole=is_whole)
 
 
-def _loaded(
-    settings: list[Setting], invocation: Invocation
-) -> tuple[list[tuple[str, Scenario]], list[str]]:
-    """Return name and scenario of each setting, and a message for each that does not fit.
-
-    Raises
-    ------
-    InputError
-        A setting is wrong, or none fits.
-    """
-    from sim.errors import InputError
-    from sim.memory_checks import NO_ROOM
-
-    pairs: list[tuple[str, Scenario]] = []
-    dropped: list[str] = []
-    for each in settings:
-        try:
-            scenario = invocation.with_changes(policy=each.policy).load(*each.overrides)
-        except InputError as error:
-            is_room = all(problem.message.startswith(NO_ROOM) for problem in error.problems)
-            if not is_room or (each is settings[-1] and not pairs):
-                raise
-            dropped.append(f"left out: {each.name}: {error.problems[0].message}")
-        else:
-            pairs.append((each.name, scenario))
-    return pairs, dropped
-
-
-def _ending(done: list[Replicated], choice: Choice, findings: list[Finding]) -> int:
+def _ending(choice: Choice, findings: list[Finding], *, is_whole: bool) -> int:
     """Return the exit code, after a message of what could not be judged."""
     unjudged = [each.message for each in findings if each.failed is None]
     unjudged += [each.said for each in choice.kept if not each.is_held]
     for message in dict.fromkeys(unjudged):
         say(f"error: {message}")
-    if done[0].is_interrupted:
+    if not is_whole:
         return INTERRUPTED
     if any(each.failed for each in findings):
         return 1
@@ -246,6 +248,26 @@ def _baseline(
     doubts = check_baseline(baseline, scenarios, used_seed, is_wanted=is_any_wanted)
     check_values(baseline, [(f"--fail-if {each.text}", each.metric) for each in wanted])
     return baseline, doubts
+
+
+def _changes(invocation: Invocation, settings: list[Setting]) -> list[Changed]:
+    """Return of each setting what gives its scenario with further ``KEY=VALUE``."""
+    from functools import partial
+
+    return [
+        partial(invocation.with_changes(policy=each.policy).load, *each.overrides)
+        for each in settings
+    ]
+
+
+def _drawn(
+    sources: tuple[str, ...], settings: list[tuple[Replicated, Changed]], draw_count: int
+) -> list[list[Drawn]]:
+    from sim.cli.progress import showing
+    from sim.cli.rows import variants
+
+    with showing() as display, prints_apart():
+        return draw_sources(sources, settings, draw_count, variants, display)
 
 
 def _simulate(

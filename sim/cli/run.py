@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sim.cli.intervals import (
+    check_sources,
+    draw_sources,
+    interval_document,
+    interval_options,
+    is_interrupted,
+    options_of,
+    replications_for,
+    sources_of,
+)
 from sim.cli.invocation import Invocation
 from sim.cli.messages import say, say_of_replications, say_written, warn
 from sim.cli.options import (
@@ -24,6 +35,7 @@ from sim.exit_codes import INTERRUPTED
 if TYPE_CHECKING:
     from sim.headroom import Headroom
     from sim.levers import Search
+    from sim.propagation import Drawn
     from sim.recorded import RecordedFigure
     from sim.replicated import Replicated
     from sim.results import Results
@@ -40,8 +52,10 @@ if TYPE_CHECKING:
     type=Replications(),
     default=1,
     show_default=True,
-    help="Runs with other random numbers; auto: until headline metrics are known to 2 %.",
+    help="Runs with other random numbers; auto: until headline metrics are known to 2 %. "
+    "10 with --intervals seeds.",
 )
+@interval_options
 @json_option
 @click.option(
     "--out",
@@ -77,6 +91,8 @@ def run(
     seed: int | None,
     policy: str | None,
     replications: int | str,
+    interval_texts: tuple[tuple[str, ...], ...],
+    draw_count: int,
     json_path: str | None,
     out_path: Path | None,
     full: bool,
@@ -94,6 +110,7 @@ def run(
       moesim run three-agents --set policy.mixed_quantum_tokens=2048 --explain worst_gap_s
       moesim run three-agents --engine-args '--batched-session 4 --mixed-prefill-quantum 512'
       moesim run three-agents --variant prefill_tokens_per_s=submit
+      moesim run three-agents --intervals seeds,calibration,workload
       moesim run my.toml --replications auto --json result.json
     """
     check_output(json_path, "--json")
@@ -124,10 +141,14 @@ def run(
     from sim.recorded import find_recorded
     from sim.validity import outside_range
 
+    sources = sources_of(interval_texts)
+    replications = replications_for(sources, replications)
+    check_sources(sources, [(scenario, invocation.load)], seed)
     done = _simulate(scenario, invocation, replications, chosen, fast_forward=not step_by_step)
+    drawn = _drawn(sources, done, invocation, draw_count, chosen)
     options: list[tuple[str, object]] = [("--policy", policy), ("--profile", profile)]
     options += engine_options(scenario) + [("--set", text) for text in overrides]
-    options += [("--variant", text) for text in variant_texts]
+    options += [("--variant", text) for text in variant_texts] + options_of(sources, draw_count)
     options += [("--seed", seed), ("--replications", None if replications == 1 else replications)]
     done.first.manifest = make_manifest(
         scenario,
@@ -145,14 +166,19 @@ def run(
         write_parquet(done.first, out_path)
         say_written(f"{out_path}{' (the first workload)' if done.count > 1 else ''}")
     if json_path is not None:
-        write_json(json_path, _document(done, outside, recorded, chosen))
+        document = _document(done, outside, recorded, chosen)
+        write_json(json_path, document | interval_document(sources, done, drawn))
     if json_path == "-":
-        return INTERRUPTED if done.is_interrupted else 0
+        return INTERRUPTED if done.is_interrupted or is_interrupted([drawn]) else 0
     from sim.cli.screen import run_screen
     from sim.cli.terminal import show
 
-    search, headroom = _tried(done, invocation)
+    search, headroom = (None, None) if is_interrupted([drawn]) else _tried(done, invocation)
     show(*run_screen(done, recorded, outside, search, headroom, invocation))
+    if sources:
+        from sim.cli.interval_tables import run_intervals
+
+        show("", *run_intervals(done, sources, drawn))
     if chosen:
         from sim.cli.every import variant_table
 
@@ -188,11 +214,7 @@ def _simulate(
     fast_forward: bool,
 ) -> Replicated:
     from sim.cli.progress import showing
-    from sim.cli.rows import variants
     from sim.experiment import replicate
-
-    def further(results: Results) -> dict[str, float]:
-        return {**variants(results), **{each.path: each.value(results) for each in chosen}}
 
     total = None if replications == "auto" else int(replications)
     with showing() as display, prints_apart():
@@ -203,9 +225,36 @@ def _simulate(
             invocation.seed,
             watcher=display,
             fast_forward=fast_forward,
-            variants=further,
+            variants=_further(chosen),
             record_all=any(each.needs_works for each in chosen),
         )
+
+
+def _further(chosen: list[Variant]) -> Callable[[Results], dict[str, float]]:
+    """Return what gives the variants of a run that are shown."""
+    from sim.cli.rows import variants
+
+    return lambda results: {
+        **variants(results),
+        **{each.path: each.value(results) for each in chosen},
+    }
+
+
+def _drawn(
+    sources: tuple[str, ...],
+    done: Replicated,
+    invocation: Invocation,
+    draw_count: int,
+    chosen: list[Variant],
+) -> list[Drawn]:
+    from sim.cli.progress import showing
+
+    if not sources:
+        return []
+    with showing() as display, prints_apart():
+        settings = [(done, invocation.load)]
+        found = draw_sources(sources, settings, draw_count, _further(chosen), display)
+    return [each[0] for each in found]
 
 
 def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Headroom | None]:

@@ -23,14 +23,16 @@ SIDE_ROWS = (
 
 
 def memory_lines(done: Sequence[Replicated]) -> Iterator[str]:
-    """Yield the parts of the memory of each setting, where that is shown, and what they rest on."""
+    """Yield the parts of the largest memory, where memory is shown, and what they rest on."""
     if "memory_peak_bytes" not in [row.metric for row in side_rows(done)]:
         return
-    for each in done:
-        it, requests = each.scenario, each.first.table("requests")
-        memory = memory_of_run(requests, it.engine, it.kv, it.profile.model)
-        yield f"memory of {each.name}: {memory}"
-    yield from dict.fromkeys(weights_note(each.scenario.profile) for each in done)
+    known = [each for each in done if not math.isnan(each.mean("memory_peak_bytes"))]
+    most = max(known, key=lambda each: each.mean("memory_peak_bytes"))
+    it, requests = most.scenario, most.first.table("requests")
+    where = " in the first workload" if most.count > 1 else ""
+    memory = memory_of_run(requests, it.engine, it.kv, it.profile.model)
+    yield f"memory of {most.name}{where}: {memory}"
+    yield weights_note(it.profile)
 
 
 def side_rows(done: Sequence[Replicated]) -> Iterator[Row]:

@@ -19,7 +19,9 @@ class Ds4:
     """One prefill quantum, one decode batch, one quantum, ...
 
     Waiting requests take free slots first come first served. Prefilling slots take turns, one
-    quantum each. A decode batch waits a moment for more rows, and prefill waits for it.
+    quantum each. A decode batch waits a moment for more rows, and prefill waits for it: beside
+    decoders that never pend together, and of which one always pends, it can wait for as long as
+    they decode.
     """
 
     @dataclass(frozen=True)
@@ -65,7 +67,6 @@ class Ds4:
     needs_slots = True
     takes_raw_lock = True
     never_mixes = True
-    never_starves = True
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters

@@ -29,7 +29,7 @@ LAYERS = [
     "sim.memory_checks sim.size_checks sim.disk_checks sim.idle_checks sim.launch_words "
     "sim.scenario sim.overrides sim.shell_words sim.given_flags sim.engine_args "
     "sim.launch_line sim.checks sim.findings sim.profile_choice sim.policy_table "
-    "sim.loading sim.schema sim.cost.build",
+    "sim.unknowns sim.unknown_checks sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
     "sim.world sim.clients",
     # What happened, as declared tables.
@@ -43,7 +43,7 @@ LAYERS = [
     "sim.manifest sim.simulation sim.disk_books sim.books sim.cases sim.pencil sim.conformance "
     "sim.estimates sim.replicated sim.experiment sim.levers sim.headroom sim.in_between "
     "sim.metric_paths sim.causes sim.explain sim.validity sim.recorded sim.suites sim.agreement "
-    "sim.known_misses",
+    "sim.known_misses sim.calibration_draws sim.workload_draws sim.propagation",
     "sim.start sim.cli",
     "calibration",
     "figures",
