@@ -36,3 +36,13 @@ def test_profiles_show_weights_and_notes() -> None:
     assert "memory: weights 90,000,000,000 bytes, KV 13,764 bytes a token" in text
     assert "note: Form: chosen by cross-validation" in text
     assert text.count("weights_bytes is that of a q2 file") == 1
+
+
+def test_metrics_and_conditions_take_the_labels_of_the_screens() -> None:
+    text = moesim("metrics", "longest pause").stdout
+    assert "worst_gap_s" in text
+    assert "longest pause" in text
+    grid = ("--with", "policy.mixed_quantum_tokens=128,512", "--replications", "1")
+    by_label = moesim("compare", "cold-probe", *grid, "--keep", "longest pause<1").stdout
+    by_name = moesim("compare", "cold-probe", *grid, "--keep", "worst_gap_s<1").stdout
+    assert by_label.replace("longest pause<1", "worst_gap_s<1") == by_name
