@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
                              .encode())  # fmt: skip
             self.wfile.flush()
-            time.sleep(0.3 if "slow" in order else 0.005)
+            time.sleep(0.3 if "slow" in order else 0.02)
             if "die" in order and isinstance(event, dict) and "t1" in json.dumps(event):
                 return
 
@@ -190,7 +190,7 @@ def test_sessions_sizes_and_times(tmp_path: Path) -> None:
         assert row["status"] == "completed"
         assert (row["prompt_tokens"], row["cached_tokens"], row["output_tokens"]) == (90, 40, 4)
         instants = row["token_s"]
-        assert len(set(instants)) == 4  # not all at the end
+        assert instants[-1] - instants[0] > 0.02  # not all at the end
     assert rows[2]["pause_before_s"] >= 0.2
     assert "t0" not in proxy.text
     assert "usage more" not in proxy.text
