@@ -39,7 +39,7 @@ profiles: $(READY)
 
 # Renew the pins (needs uv).
 constraints:
-	uv export --quiet --group dev --extra mlx --no-hashes --no-header --no-annotate --no-emit-project -o constraints.txt
+	uv export --quiet --group dev --extra mlx --extra record --no-hashes --no-header --no-annotate --no-emit-project -o constraints.txt
 
 $(READY): pyproject.toml constraints.txt
 	@rm -f $@

@@ -44,7 +44,8 @@ def between(results: Results, begin_s: float, end_s: float, victim: int) -> Iter
     counts = Counter([holder.label for holder in holders])
     busy_s, whole_s = sum(spent.values()), end_s - begin_s
     beside = f" and {len(jobs):,} saves or loads" if jobs else ""
-    said = f"in between {len(works):,} works{beside} took {busy_s:,.3f} s"
+    noun = "work" if len(works) == 1 else "works"
+    said = f"in between {len(works):,} {noun}{beside} took {busy_s:,.3f} s"
     yield f"{said}, {whole_s - busy_s:,.3f} s were idle:"
     for label, seconds in sorted(spent.items(), key=lambda item: -item[1]):
         yield f"  {seconds:>10,.3f} s  {seconds / whole_s:>5.0%}  {counts[label]:,} x {label}"

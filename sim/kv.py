@@ -1,7 +1,8 @@
 """The KV store: which part of a prompt an engine still holds.
 
-After an answer the engine keeps the prompt and the answer, less the last sampled token, which was
-never fed to the model.
+After an answer the engine keeps the prompt and the answer. Where a prefill yields the first token
+(vLLM), the token sampled last was never fed to the model and is not kept; ds4 and mlx-lm feed each
+token before it comes out.
 """
 
 from __future__ import annotations

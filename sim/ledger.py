@@ -41,8 +41,8 @@ class Ledger:
     kv
         What an admitted request finds.
     token_from_prefill
-        Whether the work that ends a prompt yields the first token (ds4, vLLM); otherwise the
-        next decode work does (mlx-lm).
+        Whether the work that ends a prompt yields the first token (vLLM); otherwise the next
+        decode work does (ds4, mlx-lm).
     checkpoints
         Checkpoints on disk, or ``None`` for no disk cache.
     admit_ps

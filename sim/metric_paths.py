@@ -52,6 +52,10 @@ def check_path(path: str, scenario: Scenario, option: str, *, is_number: bool) -
 
     words, groups = path.split("."), client_groups(scenario)
     agent = False
+    if words[0] == "loops" and len(words) > 1:
+        if len(scenario.loops) < 2:
+            raise refuse("loops are several clients of agents together; there are fewer than two")
+        words = words[1:]
     if words[0] == "clients" and len(words) > 2:
         if words[1] not in groups:
             raise refuse(f"no client group {words[1]!r}; known: {', '.join(groups)}")

@@ -209,7 +209,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "waiting_s",
         "s",
-        _AGENT + "time in the server without a row in the work.",
+        _AGENT + "time in the server without a row in the work. The pauses of a client that stops "
+        "reading (stall) are in it: no column of a recording tells them apart.",
         "requests (submit_s, finish_s, own_prefill_s, own_decode_s)",
         True,
     ),

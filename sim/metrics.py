@@ -48,6 +48,7 @@ def summary(
     slo: Limits | Mapping[str, float] | None = None,
     warm_up_s: float = 0.0,
     clients: Sequence[str] | None = None,
+    loops: Sequence[str] = (),
 ) -> Summary:
     """Return all metrics by name, and again for each client group under ``clients``.
 
@@ -64,6 +65,9 @@ def summary(
         ``warm_up_request_count``.
     clients
         Groups to list; all in order of appearance when not given.
+    loops
+        Groups whose counts, latencies and agents are also given together, under ``loops``: those
+        of several closed loops, without the helper prompts and sub-agents of groups of their own.
 
     Raises
     ------
@@ -86,7 +90,15 @@ def summary(
             **agent_metrics(results, mask, listed=client is not None),
         }
 
-    return {**one(None), "clients": {name: one(name) for name in listed}}
+    together: Summary = {}
+    if loops:
+        mask = np.isin(names, list(loops))
+        together["loops"] = {
+            **counts(results, mask),
+            **latencies(results, mask, stall_threshold_s, warm_up_s),
+            **agent_metrics(results, mask, listed=False),
+        }
+    return {**one(None), **together, "clients": {name: one(name) for name in listed}}
 
 
 def span_s(results: Results, mask: Mask) -> tuple[float, float]:

@@ -19,7 +19,7 @@ A profile is a TOML file, made by ``moesim calibrate``, never by hand. All of it
 
     [engine]  # EngineSettings; a scenario's [engine] overrides each key
     policy = "ds4"
-    first_token = "prefill"
+    first_token = "decode"
     prefill_cap_tokens = 4096
     decode_batching = "serial"
     slot_count = 6

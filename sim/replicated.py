@@ -105,8 +105,12 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def summary_of(results: Results, scenario: Scenario) -> dict[str, Any]:
-    """Return the summary with the limits and the warm-up that the scenario names."""
-    found = summary(results, slo=scenario.slo, warm_up_s=scenario.warm_up_s)
+    """Return the summary with the limits and the warm-up that the scenario names.
+
+    Several closed loops are also given together, under ``loops``.
+    """
+    loops = scenario.loops if len(scenario.loops) > 1 else ()
+    found = summary(results, slo=scenario.slo, warm_up_s=scenario.warm_up_s, loops=loops)
     peak_bytes = memory_peak_bytes(
         results.table("requests"), scenario.engine, scenario.kv, scenario.profile.model
     )

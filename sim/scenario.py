@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sim.client_tables import Client
+from sim.agent_tables import AgentsClient
+from sim.client_tables import Client, ReplayClient
 from sim.fields import PositiveSeconds, Seconds, Table, digest
 from sim.launch_words import Launch
 from sim.policy_choice import PolicyChoice
@@ -80,6 +81,18 @@ class Scenario(ScenarioTables):
     def hash(self) -> str:
         """SHA-256 of all that determines a run but the seed, the same on every machine."""
         return digest(self.effective())
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Names of the clients that wait for an answer before they go on; without their helpers."""
+        return tuple(
+            [
+                client.name
+                for client in self.clients
+                if isinstance(client, AgentsClient)
+                or (isinstance(client, ReplayClient) and client.mode == "closed")
+            ]
+        )
 
     def effective(self) -> dict[str, Any]:
         """Return the scenario as plain data, with profile, policy settings and defaults."""

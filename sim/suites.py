@@ -21,6 +21,9 @@ from sim.loading import load_scenario
 from sim.profiles import find_profile
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sim.profiles import Profile
     from sim.scenario import Scenario
 
@@ -122,6 +125,27 @@ class ValidationRow:
         return bool(abs(self.relative_error) <= self.tolerance)
 
 
+@dataclass(frozen=True)
+class Timeline:
+    """A run to draw beside others: when each request waited, and when it was answered.
+
+    Parameters
+    ----------
+    name
+        Of the run.
+    sessions
+        Session of each request.
+    submit_s, first_token_s, last_token_s
+        Shape (request,); NaN where an instant is not known.
+    """
+
+    name: str
+    sessions: tuple[str, ...]
+    submit_s: NDArray[np.float64]
+    first_token_s: NDArray[np.float64]
+    last_token_s: NDArray[np.float64]
+
+
 class Inputs:
     """What a suite simulates with, and a record of what it used, for the manifest.
 
@@ -190,6 +214,8 @@ class Suite:
         What its rows cannot show.
     known
         The file of rows that are known to miss (`sim.known_misses`); None without any.
+    timeline
+        Of a recorded run: it and its simulations, once `rows` was exhausted; drawn by ``--plot``.
     """
 
     name: str
@@ -198,6 +224,7 @@ class Suite:
     groups: str = "group"
     limitations: tuple[str, ...] = ()
     known: Traversable | None = None
+    timeline: Callable[[], Sequence[Timeline]] | None = None
 
 
 def find_suites(wanted: Sequence[str] = ()) -> list[Suite]:

@@ -38,8 +38,8 @@ class EngineOptions:
     """
 
     first_token: str = "prefill"
-    """prefill: the work that ends a prompt yields a token (ds4, vLLM); decode: the next decode
-    work does (mlx-lm)."""
+    """prefill: the work that ends a prompt yields a token (vLLM); decode: the next decode work
+    does (ds4, which streams a token after the step that it feeds; mlx-lm)."""
     slot_count: int = 0
     prefill_cap_tokens: int | None = None
     host_gap_s: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -78,8 +79,16 @@ class Fitted:
     admission: Admission
 
 
-def fit_recipe(recipe: EngineRecipe) -> Fitted:
-    """Return the fit of a recipe."""
+def fit_recipe(recipe: EngineRecipe, steps: pd.DataFrame | None = None) -> Fitted:
+    """Return the fit of a recipe.
+
+    Parameters
+    ----------
+    recipe
+        What goes in.
+    steps
+        Ticks of step measurements instead of all of them (`calibration.mlx.ticks.of_steps`).
+    """
     table = read_measurements([data_path(recipe.steps_file)])
     alternating = read_alternating(recipe.engine)
     beside = alternating[
@@ -88,14 +97,15 @@ def fit_recipe(recipe: EngineRecipe) -> Fitted:
     known = (beside["process"] == recipe.process) & beside["quantum_tokens"].isin(recipe.quanta)
     log = read_logs()[recipe.server_run]
     fit = PaddedFit(_union(recipe), bends=recipe.bends)
-    fit.fit(of_steps(table), of_log(log), beside[known])
+    fit.fit(of_steps(table) if steps is None else steps, of_log(log), beside[known])
     return Fitted(recipe, fit, table, beside, log, fit_admission(log))
 
 
 def _union(recipe: EngineRecipe) -> Callable[[int], float] | None:
     if recipe.uniform_experts is None:
         return None
-    return build_routing("uniform", *recipe.uniform_experts, 0.0).union
+    # A fit asks for the same few sizes again and again.
+    return cache(build_routing("uniform", *recipe.uniform_experts, 0.0).union)
 
 
 _ENGINE = {"policy": "mlx-lm", "first_token": "decode", "gpu_sharing": "exclusive"}

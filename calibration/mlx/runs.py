@@ -20,8 +20,8 @@ import pandas as pd
 from calibration.mlx.log import EngineLog
 from calibration.mlx.padded_fit import STALL_S, STALL_SHARE, PaddedFit
 from calibration.mlx.ticks import of_log
+from sim.calibration_draws import CalibrationDraws
 from sim.loading import parse_scenario
-from sim.rng import stream
 from sim.scenario import Scenario
 from sim.simulation import simulate
 
@@ -138,17 +138,9 @@ def intervals(scenario: Scenario, draws: int = 40, seed: int = 1) -> pd.DataFram
 
 
 def _drawn(scenario: Scenario, draws: int, seed: int) -> Iterator[Scenario]:
-    profile = scenario.profile
-    assert profile.covariance is not None
-    names = profile.covariance.names
-    center = np.array([getattr(profile.cost, name) for name in names])
-    random = stream(seed, "calibration/intervals", 0)
-    values = random.multivariate_normal(
-        center, np.array(profile.covariance.values), size=draws, method="eigh"
-    )
-    for row in np.clip(values, 0, None).tolist():
-        cost = profile.cost.model_copy(update=dict(zip(names, row, strict=True)))
-        yield scenario.model_copy(update={"profile": profile.model_copy(update={"cost": cost})})
+    found = CalibrationDraws(scenario.profile, seed)
+    for index in range(draws):
+        yield scenario.model_copy(update={"profile": found.draw(index)})
 
 
 def _recorded(log: EngineLog) -> list[dict[str, Any]]:

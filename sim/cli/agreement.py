@@ -75,7 +75,8 @@ def validation_screen(
     if limitations:
         yield from ("", "known limitations")
         yield from (f"  {name}: {text}" for name, text in limitations)
-    if not is_full:
+    is_recording = any(suite.timeline is not None for suite in suites)
+    if not is_full and not is_recording:
         name = suites[0].name if len(suites) == 1 else "SUITE"
         yield f"next: moesim validate {name} --full"
 

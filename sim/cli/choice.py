@@ -61,6 +61,8 @@ class Choice:
         Why no setting may win; empty if one may.
     kept
         How the settings stand to the limits of ``--keep``.
+    nearest
+        Of settings that all miss a limit, the one that misses it least.
     rejecting
         Settings that are not ranked because they reject more requests than the others.
     """
@@ -70,6 +72,7 @@ class Choice:
     withheld: str = ""
     kept: tuple[Kept, ...] = ()
     rejecting: tuple[Replicated, ...] = ()
+    nearest: str = ""
 
     def lines(self) -> list[str]:
         """Return how each setting stands to each limit, and who is not ranked, in words."""
@@ -120,7 +123,7 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
     keys = differing_keys(done)
     if any(key.startswith(LOAD) for key in keys):
         return Choice(ranked, is_load=True, kept=tuple(kept))
-    withheld = ""
+    withheld = name = ""
     if unheld := next((each for each in kept if not each.is_held), None):
         withheld = f"No verdict: {unheld.said}."
     elif not ranked:
@@ -130,6 +133,7 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
             (each for each in kept if each.condition == limit.text),
             key=lambda each: sign * each.mean,
         )
+        name = nearest.setting
         withheld = (
             f"No setting keeps {limit.text}: the nearest is {nearest.setting} with "
             f"{number(nearest.mean)} ({number(nearest.worst)} in the worst workload)."
@@ -138,7 +142,7 @@ def choose(done: Sequence[Replicated], limits: Sequence[Condition] = ()) -> Choi
     rejecting = tuple(each for each in ranked if each not in fewest)
     if rejecting and len(fewest) < 2 and not withheld:
         withheld = no_winner(ranked)
-    return Choice(fewest, withheld=withheld, kept=tuple(kept), rejecting=rejecting)
+    return Choice(fewest, withheld=withheld, kept=tuple(kept), rejecting=rejecting, nearest=name)
 
 
 def differing_keys(done: Sequence[Replicated]) -> list[str]:

@@ -119,7 +119,7 @@ def compare(
     """
     from sim.cli.choice import choose, parse_keep
     from sim.cli.gate import judge_all, parse_condition
-    from sim.cli.grid import settings_of
+    from sim.cli.grid import one_value, settings_of
     from sim.errors import InputError, Problem
 
     check_output(json_path, "--json")
@@ -128,6 +128,8 @@ def compare(
     limits = [parse_keep(text) for text in kept]
     settings = settings_of(policies, grids)
     if len(settings) < 2 and baseline_path is None:
+        if grids:
+            raise InputError(*[one_value(text) for text in grids])
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
     invocation = Invocation(scenario_name, overrides, None, profile, seed, engine_args)

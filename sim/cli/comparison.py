@@ -28,8 +28,9 @@ from sim.cli.rows import (
 from sim.cli.sentence import more_agents
 from sim.cli.side_rows import side_rows
 from sim.cli.terminal import make_table
+from sim.cli.ties import best_of, tie_words
 from sim.cli.verdict import all_equal, is_better, verdict
-from sim.cli.wording import change, factor, number, seconds
+from sim.cli.wording import change, factor, number, seconds, whole
 from sim.experiment import Difference, paired, ranking
 from sim.launch_line import flag_of, program_of
 from sim.manifest import make_manifest
@@ -39,6 +40,8 @@ from sim.replicated import Replicated
 from sim.validity import Outside
 
 MOST_COLUMNS = 4
+LEAST_CHANGE = 0.0005
+"""A smaller one, ends of its interval included, is none at the digits that are shown."""
 LONGEST_HEAD = 16
 """Longer names of settings stand above the table, their numbers in it."""
 Line = tuple[str, ...]
@@ -119,7 +122,8 @@ def _lines(
             mark(row.metric, axes) + row.say(each.mean(row.metric))
             for each, axes in zip(done, outside, strict=True)
         ]
-        lines.append((row.title, *cells, *(_change(done, row) if is_pair else ())))
+        title = f"{row.title}, p50" if row.metric.endswith(".p50") else row.title
+        lines.append((title, *cells, *(_change(done, row) if is_pair else ())))
         beside = [figure_of(row, figures) for figures in recorded]
         if any(beside):
             lines += recorded_lines(done, row, beside, is_pair=is_pair)
@@ -196,10 +200,13 @@ def _say_change(found: Difference, base: float, *, is_speed: bool) -> str:
     if math.isnan(found.ratio):
         return ""
     low, high = found.difference.low / base, found.difference.high / base
+    ends = (low, high) if low < high else ()  # missing where nothing is random
+    if max([abs(each) for each in (found.ratio - 1, *ends)]) < LEAST_CHANGE:
+        return "equal"
     if is_speed:
         text, edges = factor(found.ratio), f"{1 + low:.2f} to {1 + high:.2f}"
     else:
-        text, edges = change(found.ratio - 1), f"{100 * low:+.0f} to {100 * high:+.0f}"
+        text, edges = change(found.ratio - 1), f"{whole(100 * low)} to {whole(100 * high)}"
     return f"{text} ({edges})" if low < high else text
 
 
@@ -220,18 +227,13 @@ def _ranking_lines(choice: Choice) -> Iterator[str]:
         yield f"{text}; longest pause {seconds(each.mean('worst_gap_s'))}"
 
 
-def _best(done: Sequence[Replicated], choice: Choice) -> Replicated:
-    ranked = choice.ranked or done
-    best = ranking(ranked, objective(done[0].scenario))[0]
-    return next(each for each in ranked if each.name == best)
-
-
 def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
     """Yield the best setting as the engine's own flags, where it has some."""
     if len(done) < 2 or choice.is_load or choice.withheld or all_equal(done):
         return
-    base, best = done[0], _best(done, choice)
-    if best is not base and base in choice.ranked and not is_better(best, base):
+    base, (best, ties) = done[0], best_of(choice.ranked)
+    is_sure = best is base or base not in choice.ranked or is_better(best, base)
+    if not is_sure and base not in ties:
         return
     table = flag_table(best.scenario.policy.policy_class)
     values = settings_of(best.scenario)
@@ -239,7 +241,8 @@ def _flag_lines(done: Sequence[Replicated], choice: Choice) -> Iterator[str]:
     if table is not None and any(flags):
         left = "" if all(flags) else " (not all of it is a flag)"
         program = program_of(best.scenario, table)
-        yield f"as flags: {program} {' '.join(filter(None, flags))}{left}"
+        words = f"{' '.join(filter(None, flags))}{left}{tie_words(best, ties)}"
+        yield f"as flags: {program} {words}"
 
 
 def basis_line(done: Sequence[Replicated], outside: Axes) -> str:
@@ -275,8 +278,8 @@ def _next_command(
         more = more_agents(done[0], invocation)
         if more is not None:
             return more.command("compare", *_varied(settings))
-    best = ranking(choice.ranked or done, objective(done[0].scenario))[0]
-    best = done[-1].name if choice.is_load else best
+    best = done[-1].name if choice.is_load else choice.nearest
+    best = best or best_of(choice.ranked or done)[0].name
     chosen = next(at for at, each in enumerate(done) if each.name == best)
     setting = settings[chosen]
     metric = "ttft_s" if math.isnan(done[chosen].mean("worst_gap_s")) else "worst_gap_s"

@@ -64,6 +64,21 @@ def settings_of(policies: Sequence[str], grids: Sequence[str]) -> list[Setting]:
     return found
 
 
+def one_value(text: str) -> Problem:
+    """Return what is wrong with a ``KEY=VALUES`` that names one value alone."""
+    key, _, values = text.partition("=")
+    key, options = key.strip(), split_values(values)
+    value = options[0]
+    if len(options) > 1:
+        message = f"names {value!r} {len(options)} times, which is one setting: nothing to compare"
+    else:
+        message = f"{value!r} is one value: nothing to compare"
+    words = value.replace("..", " ").split()
+    example = ",".join(words) if len(words) > 1 else f"{value},ANOTHER"
+    form = f"list at least two values with commas, for instance --with {key}={example}"
+    return Problem(f"--with {text}", "", f"{message}; {form}")
+
+
 def split_values(text: str) -> list[str]:
     """Split at the commas that are in no bracket and no quotes."""
     parts, depth, quote = [""], 0, ""

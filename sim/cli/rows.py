@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sim.agent_tables import AgentsClient
 from sim.cli.wording import number, percent, rate, seconds
-from sim.client_tables import ReplayClient
 from sim.metric_table import METRIC_BY_NAME
 from sim.recorded import RecordedFigure
 from sim.replicated import Replicated
@@ -94,15 +92,22 @@ def variants(results: Results) -> dict[str, float]:
 
 
 def agent_group(scenario: Scenario) -> str | None:
-    """Return the path prefix of the only closed loop of a scenario, None if it has none or many."""
-    names = [client.name for client in scenario.clients if _is_loop(client)]
-    return f"clients.{names[0]}." if len(names) == 1 else None
+    """Return the path prefix of the closed loops of a scenario, None if it has none.
+
+    Several are taken together; their helper prompts and sub-agents are groups of their own.
+    """
+    names = scenario.loops
+    if not names:
+        return None
+    return f"clients.{names[0]}." if len(names) == 1 else "loops."
 
 
 def objective(scenario: Scenario) -> str:
     """Return the metric that a user of this scenario wants small.
 
     Where an instant ends the work, a faster engine does more of it: then the time of a request.
+    With closed loops it is the time of their agents alone: helper prompts and sub-agents are short
+    requests that nobody watches.
     """
     group = agent_group(scenario)
     if group and scenario.submit_until_s is None:
@@ -137,6 +142,7 @@ def rows_of(run: Replicated, recorded: Mapping[str, RecordedFigure]) -> Iterator
     group, shown = agent_group(run.scenario), set()
     if run.mean(REJECTED_ROW.metric) > 0:
         yield REJECTED_ROW
+    later = list(_request_times(run))
     for usual in ROWS:
         other = INSTEAD.get(usual.metric)
         row = other if other is not None and figure_of(other, recorded) else usual
@@ -145,13 +151,28 @@ def rows_of(run: Replicated, recorded: Mapping[str, RecordedFigure]) -> Iterator
             continue
         if row.metric == "e2e_s.mean" and run.mean(row.metric) == run.mean("ttft_s.mean"):
             continue  # answers of one token
-        if row in (PAUSE, FIRST_TOKEN) and not figure_of(row, recorded):
+        if row is PAUSE:
+            apart = list(_by_group(run, row))
+            yield row
+            yield from [*later, *(apart if len(apart) > 1 else ())]
+        elif row is FIRST_TOKEN and not figure_of(row, recorded):
             yield from _by_group(run, row)
         else:
             yield row
+    if math.isnan(run.mean(PAUSE.metric)):
+        yield from later
     for path in recorded:
         if path in run.values and path not in shown and not math.isnan(run.mean(path)):
             yield _recorded_row(path)
+
+
+def _request_times(run: Replicated) -> Iterator[Row]:
+    """Yield the time of a request of each client, of several with more than a token."""
+    rows = [row for row in _by_group(run, ROWS[0]) if row.metric != ROWS[0].metric]
+    for row in rows:
+        group = row.metric.removesuffix("e2e_s.mean")
+        if run.mean(row.metric) != run.mean(f"{group}ttft_s.mean"):
+            yield row
 
 
 def _by_group(run: Replicated, row: Row) -> Iterator[Row]:
@@ -159,7 +180,7 @@ def _by_group(run: Replicated, row: Row) -> Iterator[Row]:
     names = [client.name for client in run.scenario.clients]
     several = sum(run.mean(f"clients.{name}.ttft_s.count") > 0 for name in names) > 1
     # A mean of a few long waits and many short ones says less than the middle.
-    tail = ".p50" if row is FIRST_TOKEN else ""
+    tail = ".p50" if row is FIRST_TOKEN else ".mean" if row.metric.endswith(".mean") else ""
     title = "first token" if row is FIRST_TOKEN else row.title
     paths = {name: f"clients.{name}.{row.metric.removesuffix('.mean')}{tail}" for name in names}
     found = {name: path for name, path in paths.items() if not math.isnan(run.mean(path))}
@@ -179,9 +200,3 @@ def _recorded_row(path: str) -> Row:
     title = name.removesuffix("_s").removesuffix("_tokens_per").replace("_", " ")
     title = f"{title} speed" if unit == "tokens/s" else title
     return Row(" ".join([*place, title]), path, say, (path,))
-
-
-def _is_loop(client: object) -> bool:
-    if isinstance(client, ReplayClient):
-        return client.mode == "closed"
-    return isinstance(client, AgentsClient)

@@ -36,6 +36,8 @@ def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) 
     if group:
         parts = spent(run, group)
         opening = f"Agents wait {percent(parts['waiting'])} of their task time"
+        if any([getattr(client, "stall", None) for client in scenario.clients]):
+            opening += " (their own stalls included)"
     else:
         opening = f"A request takes {seconds(run.mean('e2e_s.mean'))}"
         if headroom is not None:
@@ -54,9 +56,10 @@ def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) 
     text += f"{percent(best.gain)}{_over(best)}"
     if math.isnan(pause) or not now > 0:
         return f"{text}."
+    whose = "their" if best.workload_count > 1 else "the"
     if abs(pause / now - 1) < LITTLE:
-        return f"{text} and leaves the longest pause at {seconds(now)}."
-    return f"{text} and takes the longest pause from {number(now)} to {seconds(pause)}."
+        return f"{text} and leaves {whose} longest pause at {seconds(now)}."
+    return f"{text} and takes {whose} longest pause from {number(now)} to {seconds(pause)}."
 
 
 def nothing_done(run: Replicated) -> str:
@@ -149,7 +152,7 @@ def more_agents(run: Replicated, invocation: Invocation) -> Invocation | None:
     """Return the invocation with two agents more; None where agents are not counted."""
     group = agent_group(run.scenario)
     count = next((c.count for c in run.scenario.clients if isinstance(c, AgentsClient)), None)
-    if group is None or count is None:
+    if group is None or count is None or len(run.scenario.loops) > 1:
         return None
     changed = f"{group}count={count + MORE_AGENTS}"
     return invocation.with_changes([changed]) if _can_be(invocation, changed) else None

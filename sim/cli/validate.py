@@ -41,7 +41,7 @@ DEFAULT_REPLICATIONS = 20
     "plot_path",
     type=click.Path(path_type=Path),
     metavar="FILE.svg",
-    help="Draw the relative error of every row.",
+    help="Draw the relative error of every row; of a recording, both runs side by side.",
 )
 @click.option("--full", is_flag=True, help="Print every row.")
 def validate(
@@ -61,12 +61,16 @@ def validate(
     reason and size. Exit 1 if another row misses, if a listed one gets worse by more than a tenth,
     or if a listed one passes.
 
+    A RECORDING (JSON lines) is simulated again by --profile, with its own submissions (open) and
+    with its own pauses (closed).
+
     \b
     Example:
       moesim validate
       moesim validate --list
       moesim validate seed-tables --full
       moesim validate ds4-bench --profile mine.toml --json rows.json --plot residuals.svg
+      moesim validate run.jsonl --profile mine.toml --plot timeline.svg
     """
     check_output(json_path, "--json")
     check_output(plot_path, "--plot")
@@ -97,7 +101,7 @@ def validate(
     if plot_path is not None:
         from sim.atomic import write_text
 
-        write_text(plot_path, _plot(rows), "--plot")
+        write_text(plot_path, _plot(suites, rows), "--plot")
         say_written(plot_path)
     if json_path != "-":
         from sim.cli.agreement import validation_screen
@@ -141,11 +145,13 @@ def _check_svg(path: Path | None) -> None:
         raise InputError(Problem("--plot", "", f"{str(path)!r} must end in .svg"))
 
 
-def _plot(rows: list[ValidationRow]) -> str:
+def _plot(suites: list[Suite], rows: list[ValidationRow]) -> str:
     from importlib.metadata import entry_points
 
-    (entry,) = entry_points(group="moesim.plots", name="residuals")
-    text: str = entry.load()(rows)
+    timeline = suites[0].timeline if len(suites) == 1 else None
+    name = "residuals" if timeline is None else "timeline"
+    (entry,) = entry_points(group="moesim.plots", name=name)
+    text: str = entry.load()(rows if timeline is None else timeline())
     return text
 
 

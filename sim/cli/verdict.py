@@ -10,8 +10,9 @@ import numpy as np
 from sim.cli.against import trust
 from sim.cli.choice import Choice, load_words
 from sim.cli.rows import objective, objective_name
-from sim.cli.wording import change, seconds
-from sim.experiment import Difference, paired, ranking
+from sim.cli.ties import best_of
+from sim.cli.wording import change, seconds, whole
+from sim.experiment import Difference, paired
 from sim.replicated import Replicated
 
 SAME_PAUSE = 0.05
@@ -39,8 +40,7 @@ def verdict(done: Sequence[Replicated], choice: Choice) -> str:
         last = done[-1]
         text = f"{load_words(done)}: {_changed(base, last)[0]}{_pause(base, last)}."
         return f"{text}{trust(done)}"
-    best_name = ranking(choice.ranked, metric)[0]
-    best = next(each for each in choice.ranked if each.name == best_name)
+    best, ties = best_of(choice.ranked)
     rest = [each for each in choice.ranked if each is not best]
     limits = " and ".join(dict.fromkeys(each.condition for each in choice.kept))
     if not rest:
@@ -51,10 +51,13 @@ def verdict(done: Sequence[Replicated], choice: Choice) -> str:
             text += f", {cost} against {_short(free.name, best.name)}, which does not"
         return f"{text}.{trust(done)}"
     # Of two, the one that was listed first is what the other is measured against.
-    against = (
-        base if best is not base and base in rest else min(rest, key=lambda each: each.mean(metric))
-    )
+    apart = [each for each in rest if each not in ties] or rest
+    against = base if base in apart else min(apart, key=lambda each: each.mean(metric))
     change_text, is_sure, found = _changed(against, best)
+    if len(ties) == len(choice.ranked):
+        others = [_short(each.name, best.name) for each in ties if each is not best]
+        names = " and ".join([best.name, *others])
+        return f"No difference in {name} between {names}{_pause(against, best)}.{trust(done)}"
     text = f"{best.name} against {_short(against.name, best.name)}: {change_text}"
     held = [f"keep {limits}"] if limits else []
     held += ["reject the fewest requests"] if choice.rejecting else []
@@ -76,7 +79,7 @@ def _changed(against: Replicated, other: Replicated) -> tuple[str, bool, Differe
     low, high = found.difference.low / scale, found.difference.high / scale
     text = f"{objective_name(against.scenario)} {change(found.ratio - 1)}"
     if low < high:
-        text += f" (95 %: {100 * low:+.0f} to {100 * high:+.0f} %)"
+        text += f" (95 %: {whole(100 * low)} to {whole(100 * high)} %)"
     return text, not low <= 0 <= high or low == high, found
 
 

@@ -59,6 +59,12 @@ def change(value: float) -> str:
     return f"{100 * value:+.{1 if abs(value) < 0.0995 else 0}f} %"
 
 
+def whole(value: float) -> str:
+    """Return a whole number with its sign; zero has none."""
+    text = f"{value:+.0f}"
+    return "0" if text in ("+0", "-0") else text
+
+
 def factor(value: float) -> str:
     """Return a ratio."""
     return NOTHING if math.isnan(value) else f"x{value:.2f}"

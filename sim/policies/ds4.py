@@ -116,10 +116,8 @@ class Ds4:
         late = [row.ready_ps for row in prompts if row.ready_ps > now_ps]
         late_ps = min(late, default=FOREVER_PS)
         prompts = self._turns([row for row in prompts if row.ready_ps <= now_ps], view)
-        if not ready and active:
-            if reserved:
-                return Plan(until_ps=later_ps)
-            prompts = prompts[:1]
+        if active and not ready and reserved:
+            return Plan(until_ps=later_ps)
         repeat, quanta = FOREVER_PS, [self.claim(row, view) for row in prompts]
         if self.parameters.stale_quantum and quanta != (old := [row.claim for row in prompts]):
             repeat, quanta = 1, old  # each is used once, then read again

@@ -184,5 +184,5 @@ def test_bad_input_is_refused_before_anything_runs(
 def test_suites_are_listed() -> None:
     done = moesim("--list")
     assert done.exit_code == 0
-    for name in ("seed-tables", "ds4-bench", "sessions", "chunk-sweeps"):
+    for name in ("seed-tables", "ds4-bench", "mlx", "sessions", "chunk-sweeps"):
         assert f"\n{name} " in done.stdout
