@@ -14,7 +14,7 @@ run: $(READY)
 	@$(BIN)/moesim compare three-agents --with policy.mixed_quantum_tokens=128,2048
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --ignore=tests/e2e/test_readme.py $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -24,7 +24,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 docs: $(READY)
-	$(BIN)/python -m pytest -q tests/e2e/test_readme.py
+	$(BIN)/python -m pytest -q -n auto tests/e2e/test_readme.py
 
 bench: $(READY)
 	$(BIN)/python tests/bench/bench_open_loop.py

@@ -240,7 +240,8 @@ def _numbers(scenario: Scenario) -> list[tuple[str, int]]:
     parameters, numbers = scenario.policy.parameters, []
     if parameters is not None:
         hints = typing.get_type_hints(type(parameters))
-        for field in fields(parameters):
+        facts = getattr(scenario.policy.policy_class, "facts", ())
+        for field in [field for field in fields(parameters) if field.name not in facts]:
             value = getattr(parameters, field.name)
             if _may_be_whole(hints[field.name]) and type(value) is int and value > 0:
                 numbers.append((f"policy.{field.name}", value))

@@ -56,7 +56,7 @@ def sentence(run: Replicated, search: Search | None, headroom: Headroom | None) 
     text += f"{percent(best.gain)}{_over(best)}"
     if math.isnan(pause) or not now > 0:
         return f"{text}."
-    whose = "their mean" if best.workload_count > 1 else "the"
+    whose = "their" if best.workload_count > 1 else "the"
     if abs(pause / now - 1) < LITTLE:
         return f"{text} and leaves {whose} longest pause at {seconds(now)}."
     return f"{text} and takes {whose} longest pause from {number(now)} to {seconds(pause)}."

@@ -38,6 +38,7 @@ class Policy(Protocol):
     ``never_mixes`` (no work has prefill and decode rows), ``never_starves`` (every request
     advances, whatever the others do), and ``takes_raw_lock`` (a prompt takes the engine's raw lock
     once before its first chunk: ``sim.lock``).
+    ``facts`` names the parameters that say how the engine behaves, which nobody can set there.
     `sim.conformance.check_policy` holds a policy to what it says. ``flags`` is the table of the
     engine's own flags, a `sim.flags.FlagTable`.
     """

@@ -64,6 +64,7 @@ class Ds4:
                 raise ValueError(f"registration_s must be in 0..3600, got {self.registration_s}")
 
     flags = DS4_FLAGS
+    facts = ("decode_batches",)
     needs_slots = True
     takes_raw_lock = True
     never_mixes = True
