@@ -1,6 +1,8 @@
 # Sets itself up: `make run` and `make test` work in a fresh clone. Works with GNU make 3.81.
 
 VENV := .venv
+# Of the project, like [mlx,record]; a fresh environment is needed for others.
+EXTRAS :=
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -12,7 +14,7 @@ run: $(READY)
 	@$(BIN)/moesim compare three-agents --with policy.mixed_quantum_tokens=128,2048
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --ignore=tests/e2e/test_readme.py $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -22,7 +24,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 docs: $(READY)
-	$(BIN)/python -m pytest -q tests/e2e/test_readme.py tests/e2e/test_scenario_comments.py
+	$(BIN)/python -m pytest -q -n auto tests/e2e/test_readme.py
 
 bench: $(READY)
 	$(BIN)/python tests/bench/bench_open_loop.py
@@ -36,6 +38,7 @@ readme: $(READY)
 # Re-make the shipped profiles from calibration/data.
 profiles: $(READY)
 	$(BIN)/moesim calibrate --all-recipes -o calibration/profiles
+	$(BIN)/python -m calibration.mlx.make
 
 # Renew the pins (needs uv).
 constraints:
@@ -50,11 +53,11 @@ $(READY): pyproject.toml constraints.txt
 	done; \
 	if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --clear --python "$${python:->=3.11}" $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e . --group dev; \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '\''.$(EXTRAS)'\'' --group dev; \
 	elif [ -n "$$python" ]; then \
 	  $$python -m venv --clear $(VENV) && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '\''.$(EXTRAS)'\'' --group dev; \
 	else \
 	  echo "moesim needs Python 3.11 or newer with venv: install it, or uv, and run make again" >&2; exit 1; \
 	fi'

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from calibration.reading import Reading
 
 
 @click.command()
@@ -61,6 +65,9 @@ def calibrate(
     of a decode row is its number of steps, never the sum over rows. calibration/data/README.md
     explains every column and what is read from each tool.
 
+    Steps of moesim bench-mlx become a profile of kind padded; a recording with the log of its
+    engine beside it (run.jsonl, run.ticks.csv, run.inserts.csv) adds what only a server pays.
+
     Measurements that no profile should be made of are refused with the numbers: a machine that
     throttled, two machines or builds in one file, seconds that are milliseconds, steps faster than
     the hardware.
@@ -94,6 +101,7 @@ def _make_one(
     from calibration.doubts import doubts
     from calibration.kv_fit import kv_report
     from calibration.making import make_profile
+    from calibration.mlx.own import is_of_mlx
     from calibration.reading import parse_about, read_files
     from calibration.recipe import find_recipe, recipes_with_data, with_facts
     from calibration.report import report
@@ -104,6 +112,7 @@ def _make_one(
     from sim.overrides import parse_override
 
     named = find_recipe(recipe_name) if recipe_name else None
+    runs = [path for path in data if path.suffix == ".jsonl" and _is_recording(path)]
     if not data and (named is None or not named.data):
         names = ", ".join(recipes_with_data())
         message = f"no file given; give files, or --recipe with one of {names}"
@@ -116,13 +125,20 @@ def _make_one(
     refuse_overwriting({"--output": output}, [*paths, *kv_paths])
     if named:
         with_stated(named, overrides)  # what is wrong there is said before files are read
-    reading = read_files(paths, told)
+    steps = [path for path in paths if path not in runs]
+    if runs and not steps:
+        message = "a server run alone; give the step measurements of moesim bench-mlx, too"
+        raise InputError(Problem(str(runs[0]), "", message))
+    reading = read_files(steps, told)
+    if named is None and is_of_mlx(reading.table):
+        _make_padded(reading, runs, output, stated, words_of(data, "", about, stated))
+        return
+    if runs:
+        message = "a recording adds to step measurements of mlx-lm alone (moesim bench-mlx)"
+        raise InputError(Problem(str(runs[0]), "", message))
     recipe = with_facts(named or find_recipe(reading.recipe), reading.sections)
     recipe = with_stated(recipe, overrides)
-    words = ["moesim", "calibrate", *[path.name for path in data]]
-    words += ["--recipe", recipe.name] if named else []
-    words += [word for text in about for word in ("--about", text)]
-    words += [word for text in stated for word in ("--set", text)]
+    words = words_of(data, recipe.name if named else "", about, stated)
     name = output.stem if data else recipe.name
     made = make_profile(recipe, reading, name=name, overrides=overrides, words=words)
     write_text(output, toml_text(made.document), "--output")
@@ -135,6 +151,62 @@ def _make_one(
         click.echo(f"\nWARNING: {finding}", err=True)
     for doubt in doubts(made.comparison.chosen_, made.paths):
         click.echo(f"\nWARNING: {doubt}", err=True)
+    click.echo(f"\nwrote {output}", err=True)
+
+
+def words_of(
+    data: Sequence[Path], recipe: str, about: Sequence[str], stated: Sequence[str]
+) -> list[str]:
+    """Return the command line that makes a profile again, without its output."""
+    words = ["moesim", "calibrate", *[path.name for path in data]]
+    words += ["--recipe", recipe] if recipe else []
+    words += [word for text in about for word in ("--about", text)]
+    return words + [word for text in stated for word in ("--set", text)]
+
+
+def _is_recording(path: Path) -> bool:
+    """Return whether a file begins as a recording; what a tool writes as JSONL does not."""
+    try:
+        with path.open("rb") as lines:
+            return b"moesim-recording" in lines.readline(1 << 20)
+    except OSError:
+        return False
+
+
+def _make_padded(
+    reading: Reading, runs: list[Path], output: Path, stated: Sequence[str], words: list[str]
+) -> None:
+    import shlex
+
+    from calibration.datasets import names_of
+    from calibration.mistakes import check_one_system
+    from calibration.mlx.own import make_own, read_runs, report_lines
+    from calibration.recipe import Recipe
+    from calibration.stated import state, with_stated
+    from calibration.toml_text import toml_text
+    from sim.atomic import write_text
+    from sim.fields import frozen
+    from sim.overrides import parse_override
+    from sim.profiles import Profile
+
+    overrides = [parse_override(text) for text in stated]
+    plain = Recipe(output.stem, "", (), (), ())
+    sections = with_stated(plain, overrides).sections
+    check_one_system(reading.table, names_of(reading.paths), versions_are_stated=False)
+    logs = read_runs(runs)
+    made = make_own(
+        reading.table,
+        logs[0] if logs else None,
+        name=output.stem,
+        paths=[*reading.paths, *runs],
+        sections=sections,
+        command=shlex.join([*words, "-o", f"{output.stem}.toml"]),
+    )
+    state(made.document, overrides)
+    Profile.model_validate(frozen(made.document))
+    write_text(output, toml_text(made.document), "--output")
+    for line in report_lines(made):
+        click.echo(line)
     click.echo(f"\nwrote {output}", err=True)
 
 

@@ -3,9 +3,9 @@
 ``python -m calibration.coverage`` prints it for the held-out steps of every shipped sweep. Two
 intervals, which say different things, are counted apart. The *calibration* interval is the one that
 runs get: draws of the profile's numbers from their covariance. It says where the curve lies, so a
-single step, which scatters about the curve, may well be outside. The interval of *one step* adds
-that scatter, as the fitted steps of the same sweep have it; it is the one that should hold 95 % of
-held-out steps if form, covariance and scatter are right.
+single step, which scatters about the curve, may well be outside. The interval of *one step*, that
+of ``moesim validate ds4-bench``, adds that scatter, as the fitted steps of the same sweep have it;
+it is the one that should hold 95 % of held-out steps.
 
 The binomial interval of the pooled share takes the steps as independent. Those of one sweep are not
 quite: they share a machine, a day and a form.
@@ -13,19 +13,18 @@ quite: they share a machine, a day and a form.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import click
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv
 
 from calibration.held_out import HeldOutRow, held_out_rows, shipped_sweeps
+from calibration.validation.coverage import StepIntervals, binomial_interval, half_width
 from sim.calibration_draws import CalibrationDraws
-from sim.estimates import LEVEL, Floats, middle
+from sim.estimates import Floats, middle
 from sim.profiles import Profile, find_profile
-from sim.rng import stream
 
 DRAWS = 400
 SEED = 1
@@ -81,6 +80,7 @@ def coverage(profile: Profile, table: pd.DataFrame, draw_count: int = DRAWS) -> 
         The profile states no covariance.
     """
     rows = list(held_out_rows(profile, table))
+    tokens = dict(zip(table["row_id"], table["tokens"], strict=True))
     drawn = _drawn(profile, table, rows, draw_count)
     for quantity, phase in QUANTITIES.items():
         fitted = [row for row in rows if row.quantity == quantity and row.part == "fit"]
@@ -89,10 +89,14 @@ def coverage(profile: Profile, table: pd.DataFrame, draw_count: int = DRAWS) -> 
         ]
         if not held or not fitted:
             continue
-        scatter = float(np.sqrt(np.mean([row.relative_error**2 for row in fitted])))
-        noise = stream(SEED, f"coverage/{profile.name}/{phase}").standard_normal(draw_count)
-        of_curve = [middle(drawn[:, at]) for at in held]
-        of_step = [middle(drawn[:, at] + scatter * rows[at].simulated * noise) for at in held]
+        errors = [row.relative_error for row in fitted]
+        of_curve = [middle(drawn[:, at])[:2] for at in held]
+        steps = StepIntervals(profile)
+        of_step = []
+        for at in held:
+            row = rows[at]
+            half = half_width(steps.spread(phase, row.context_tokens, tokens[row.row]), errors)
+            of_step.append((row.simulated * (1 - half), row.simulated * (1 + half)))
         measured = [rows[at].measured for at in held]
         yield Coverage(
             profile.name,
@@ -101,25 +105,10 @@ def coverage(profile: Profile, table: pd.DataFrame, draw_count: int = DRAWS) -> 
             _inside(measured, of_curve),
             _inside(measured, of_step),
             float(
-                np.median(
-                    [
-                        (high - low) / 2 / rows[at].simulated
-                        for at, (low, high, _) in zip(held, of_curve, strict=True)
-                    ]
-                )
+                np.median([_half(rows[at], *ends) for at, ends in zip(held, of_curve, strict=True)])
             ),
-            scatter,
+            float(np.sqrt(np.mean(np.square(errors)))),
         )
-
-
-def binomial_interval(covered_count: int, row_count: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a share (Clopper and Pearson 1934); NaN of no rows."""
-    if not row_count:
-        return np.nan, np.nan
-    tail, missed = (1 - LEVEL) / 2, row_count - covered_count
-    low = betaincinv(covered_count, missed + 1, tail) if covered_count else 0.0
-    high = betaincinv(covered_count + 1, missed, 1 - tail) if missed else 1.0
-    return float(low), float(high)
 
 
 def shipped_coverage(draw_count: int = DRAWS) -> Iterator[Coverage]:
@@ -174,8 +163,12 @@ def _drawn(
     return drawn
 
 
-def _inside(measured: list[float], ends: list[tuple[float, float, float]]) -> int:
-    return sum([low <= value <= high for value, (low, high, _) in zip(measured, ends, strict=True)])
+def _half(row: HeldOutRow, low: float, high: float) -> float:
+    return (high - low) / 2 / row.simulated
+
+
+def _inside(measured: Sequence[float], ends: Sequence[tuple[float, float]]) -> int:
+    return sum([low <= value <= high for value, (low, high) in zip(measured, ends, strict=True)])
 
 
 def _main() -> None:

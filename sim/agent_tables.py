@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from sim.client_fields import ClientCount, ClientName, Stall
 from sim.distributions import AnswerQuantity, CountQuantity, SpanQuantity, TokenQuantity
+from sim.documents import short
 from sim.fields import Seconds, Share, Table, Tokens, TokensOrNone
 
 _TOOL_PAUSE_S = SpanQuantity.of({"dist": "lognormal", "mu": -1.2, "sigma": 2.9, "max": 600})
@@ -188,6 +189,16 @@ class AgentsClient(Table):
         """Names of all that it asks under."""
         also = (self.sub_agents, self.sub_agents_group), (self.helpers, self.helpers_group)
         return (self.name, *[name for table, name in also if table is not None])
+
+    @field_validator("away", mode="before")
+    @classmethod
+    def _spans(cls, value: Any) -> Any:
+        spans = value if isinstance(value, tuple) else ()
+        are_pairs = [isinstance(span, tuple) and len(span) == 2 for span in spans]
+        if not isinstance(value, tuple) or not all(are_pairs):
+            form = "[[from_s, to_s], ...], in seconds from the start of the run"
+            raise ValueError(f"expected {form}, got {short(value)}")
+        return value
 
     @field_validator("away")
     @classmethod

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from sim.documents import did_you_mean, read_text
@@ -25,6 +26,8 @@ from sim.shell_words import Word, read_script
 OPTION = "--engine-args"
 _DASHES = "-\N{EN DASH}\N{EM DASH}"
 _MOST_LISTED = 8
+_SLIP = 0.9
+"""Likeness, 1 for equal, from which an unknown flag is a known one with a slip in it."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ def read_engine_args(
     if option.startswith("@"):
         source = option[1:]
         text = read_text(Path(source), source).removeprefix("\ufeff")
+    elif _is_file(option):
+        message = f"{option!r} is a file: write @{option} to read the launch line in it"
+        raise InputError(Problem(source, "", message[:300]))
     if not text.strip():
         raise InputError(Problem(source, "", "is empty"))
     table = _table(kind, engine)
@@ -85,6 +91,12 @@ def read_engine_args(
     reading = _Reading(table, source, is_file=option.startswith("@"), known=known or {})
     reading.read(read_script(text, source))
     return reading.result()
+
+
+def _is_file(text: str) -> bool:
+    """Return whether a text is the path of a script instead of a launch line."""
+    path = text.strip()
+    return path.endswith((".sh", ".bash", ".zsh", ".command")) and len(path.split()) == 1
 
 
 def _table(kind: str, engine: str | None) -> FlagTable | None:
@@ -142,6 +154,11 @@ class _Reading(GivenFlags):
             if flag.until:
                 self.notes.append(f"{flag.name} is not read by builds from {flag.until} on")
             chosen[flag.key] = (flag, override)
+        self._drop_idle(chosen)
+        for name, near in self._slips():
+            self.problems.append(
+                Problem(self.source, name[:60], f"no such flag; did you mean {near}?")
+            )
         if self.problems:
             raise InputError(*self.problems)
         for reason, names in ignored.items():
@@ -159,6 +176,16 @@ class _Reading(GivenFlags):
         overrides += [Override(f"{key}=off", tuple(key.split(".")), None, OPTION) for key in off]
         notes = tuple(f"{OPTION}: {note}" for note in self.notes)
         return EngineArgs(tuple(overrides), self._text(), notes, self._kept())
+
+    def _drop_idle(self, chosen: dict[str, tuple[Flag, Override]]) -> None:
+        """Leave out what needs a thing that the line itself switches off."""
+        for key, (flag, _) in list(chosen.items()):
+            needed = self.table.find(flag.needed)
+            if needed is None or needed.key in (key, *[k for k, on in self.known.items() if on]):
+                continue
+            if needed.key in chosen and chosen[needed.key][1].value is None:
+                self.notes.append(f"{flag.name} does nothing: {needed.key} is off")
+                del chosen[key]
 
     def _off(self) -> Iterator[str]:
         """Yield the keys that a server started by this line has switched off."""
@@ -184,7 +211,8 @@ class _Reading(GivenFlags):
 
     def _text(self) -> str:
         """Return the flags that are settings here, variables in front."""
-        shown = [(flag, times[-1][1]) for flag, times in self.given.items() if flag.is_modelled]
+        # With those of another policy of the engine: in a comparison that one may run as well.
+        shown = [(flag, times[-1][1]) for flag, times in self.given.items() if flag.key]
         variables = [_shown(flag, value) for flag, value in shown if flag.is_variable]
         flags = [_shown(flag, value) for flag, value in shown if not flag.is_variable]
         program = [self.table.program] if self.is_launch else []
@@ -200,6 +228,15 @@ class _Reading(GivenFlags):
     def _origin(self, word: Word, flag: Flag, value: str) -> str:
         where = f"{self.source}:{word.line}:" if self.is_file else OPTION
         return f"{where} {flag.name} {value}"[:200]
+
+    def _slips(self) -> Iterator[tuple[str, str]]:
+        """Yield the unknown flags that a slip of the keyboard away from a known one."""
+        names = [name for flag in self.table.flags for name in flag.names if name[:2] == "--"]
+        for name in self.unknown:
+            plain = f"--{name.lstrip(_DASHES)}"
+            near = get_close_matches(plain, names, n=1, cutoff=_SLIP)
+            if name[0] in _DASHES and near:
+                yield name, near[0]
 
     def _hints(self) -> Iterator[str]:
         names = [name for flag in self.table.flags for name in flag.names]

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from sim.causes import keys_behind, lost_locks, stalled_s
 from sim.errors import InputError, Problem
 from sim.in_between import between, session_of
+from sim.memory import memory_of_run
+from sim.memory_checks import weights_note
 from sim.metric import Metric
 from sim.metric_paths import parts_of
 from sim.metric_table import METRIC_BY_NAME, METRICS
@@ -68,6 +70,8 @@ def explain(path: str, run: Replicated) -> Iterator[str]:
         yield from _worst_gap(run, client)
     elif metric.name == "ttft_s":
         yield from _first_token(results, client, value)
+    elif metric.name == "memory_peak_bytes":
+        yield from _memory(run)
     elif not math.isnan(value):
         yield f"value{where}: {value:,.6g}"
     else:
@@ -110,6 +114,23 @@ def _worst_gap(run: Replicated, client: str | None) -> Iterator[str]:
     yield from between(results, begin, end, victim)
     if 2 * paused_s < end - begin:
         yield from keys_behind(results, begin, end)
+
+
+def _memory(run: Replicated) -> Iterator[str]:
+    scenario, model = run.scenario, run.scenario.profile.model
+    requests = run.first.table("requests")
+    memory = memory_of_run(requests, scenario.engine, scenario.kv, model)
+    yield f"parts: {memory}" if memory.parts else "no part is known"
+    if memory.missing:
+        yield f"no value without {', '.join(memory.missing)}"
+    launch = scenario.engine.prefill_cap_tokens or 0
+    kv_bytes = 1000 * (model.kv_bytes_per_token or 0.0)
+    buffers = 1000 * model.buffer_context_bytes * launch
+    yield (
+        f"each 1,000 tokens of context of a slot: KV {kv_bytes / 2**20:,.1f} MiB, buffers "
+        f"{buffers / 2**20:,.1f} MiB (for launches of {launch:,} tokens)"
+    )
+    yield weights_note(scenario.profile)
 
 
 def _first_token(results: Results, client: str | None, value: float) -> Iterator[str]:

@@ -86,10 +86,10 @@ def reserved_memory(engine: EngineSettings, kv: KvSettings, model: Model) -> Mem
     return _memory(engine, model, slots, context, held, missing)
 
 
-def memory_peak_bytes(
+def memory_of_run(
     requests: Mapping[str, NDArray[Any]], engine: EngineSettings, kv: KvSettings, model: Model
-) -> int | None:
-    """Return the largest memory of a run; None while a part of it is not known.
+) -> Memory:
+    """Return the largest memory of a run, part by part.
 
     An engine with slots holds what `reserved_memory` says, whatever runs. Otherwise KV counts from
     admission to the end at its length at the end, an upper bound, and a slot keeps the longest of
@@ -104,11 +104,17 @@ def memory_peak_bytes(
         As in `reserved_memory`.
     """
     if kv.slot_context_tokens is not None and engine.slot_count is not None:
-        memory = reserved_memory(engine, kv, model)
-    else:
-        sessions, tokens = _held_at_most(requests)
-        context = int(max([0, *requests["context_tokens"]]))
-        memory = _memory(engine, model, sessions, context, (tokens, f"{tokens:,} tokens"), ())
+        return reserved_memory(engine, kv, model)
+    sessions, tokens = _held_at_most(requests)
+    context = int(max([0, *requests["context_tokens"]]))
+    return _memory(engine, model, sessions, context, (tokens, f"{tokens:,} tokens"), ())
+
+
+def memory_peak_bytes(
+    requests: Mapping[str, NDArray[Any]], engine: EngineSettings, kv: KvSettings, model: Model
+) -> int | None:
+    """Return the sum of `memory_of_run`; None while a part of it is not known."""
+    memory = memory_of_run(requests, engine, kv, model)
     return None if memory.missing else memory.total_bytes
 
 

@@ -9,6 +9,8 @@ from sim.memory import GIB, reserved_memory
 from sim.profiles import Profile
 from sim.scenario import ScenarioTables
 
+NO_ROOM = "does not fit: "
+"""How the message on settings that do not fit begins."""
 _ASKS: tuple[Key, ...] = (("kv", "slot_context_tokens"), ("machine", "memory_bytes"))
 """A scenario that states one of them asks whether its settings fit."""
 
@@ -26,18 +28,34 @@ def faults_of_memory(
     if stated and budget is not None and memory.total_bytes > budget:
         yield (
             stated[0],
-            f"does not fit: {memory}, machine.memory_bytes is {budget / GIB:,.1f} GiB; use fewer "
+            f"{NO_ROOM}{memory}, machine.memory_bytes is {budget / GIB:,.1f} GiB; use fewer "
             "or shorter slots (engine.slot_count, kv.slot_context_tokens) or shorter launches "
-            "(engine.prefill_cap_tokens)",
+            f"(engine.prefill_cap_tokens). {weights_note(profile)}",
         )
+
+
+def weights_note(profile: Profile) -> str:
+    """Return what the weights in a sum rest on: the note of the profile if it has one."""
+    said = [text for text in profile.provenance.notes if text.startswith("weights_bytes")]
+    if said:
+        return said[0]
+    size = profile.model.weights_bytes
+    ask = "set profile.model.weights_bytes to the size of the file in use"
+    if size is None:
+        return f"The profile says nothing of the weights: {ask}"
+    return f"weights_bytes {size:,} is what profile {profile.name} says: {ask} if that is another"
 
 
 def notes_on_memory(
     tables: ScenarioTables, profile: Profile, own: Mapping[Key, Key]
 ) -> Iterator[str]:
-    """Yield what is missing in the sum that a stated budget is compared with."""
+    """Yield the sum that a stated budget is compared with, and what is missing in it."""
     memory = reserved_memory(tables.engine, tables.kv, profile.model)
-    if ("machine", "memory_bytes") not in own or not memory.missing:
+    budget = tables.machine.memory_bytes
+    if ("machine", "memory_bytes") not in own or budget is None:
+        return
+    if not memory.missing:
+        yield f"fits into {budget / GIB:,.1f} GiB: {memory}. {weights_note(profile)}"
         return
     missing = f"without {', '.join(memory.missing)}"
     if memory.parts:

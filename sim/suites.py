@@ -58,7 +58,9 @@ class ValidationRow:
     low, high
         95 % interval of `simulated`; NaN without one.
     interval
-        The one source of uncertainty of it: seeds, calibration or workload; empty without one.
+        The one source of uncertainty of it: seeds, calibration or workload; or ``one step``, that
+        of a single measurement, which also scatters, and ``binomial``, that of a share. Empty
+        without an interval.
     by_interval
         Judged by whether all that was recorded lies between `low` and `high`.
     measured_low, measured_high

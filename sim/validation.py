@@ -16,6 +16,7 @@ from sim.errors import Problem
 from sim.lines import Key
 from sim.policies import find_policy, flag_tables, policy_names
 from sim.settings import EngineSettings, KvSettings
+from sim.unit_words import number_meant
 
 LATER: dict[Key, str] = {
     ("streaming",): "experts outside memory are not modelled yet",
@@ -141,7 +142,9 @@ def _explain(
         return (*key, name), (
             f"unknown {name} {short(tag)}; known: {', '.join(tags)}{did_you_mean(tag, tags)}"
         )
-    return key, _message(kind, context, got, detail["msg"])
+    are_numbers = kind in ("int_type", "float_type", "quantity_type")
+    meant = number_meant(detail["input"]) if are_numbers else ""
+    return key, _message(kind, context, got, detail["msg"]) + meant
 
 
 def _message(kind: str, context: Mapping[str, Any], got: str, fallback: str) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from calibration.datasets import data_path
 from calibration.form import Floats
 from calibration.mlx.experts import compare_unions, read_chunks
-from calibration.mlx.padded_fit import NAMES, relative_errors
+from calibration.mlx.padded_fit import NAMES, PaddedFit, relative_errors
 from calibration.mlx.recipes import DECODERS, Fitted
 from sim.fields import frozen
 from sim.profiles import Profile
@@ -56,8 +56,8 @@ def engine_profile(fitted: Fitted, command: str) -> dict[str, Any]:
     """
     recipe, fit, admission = fitted.recipe, fitted.fit, fitted.admission
     first = fitted.steps.iloc[0]
-    values = cost_values(fitted)
-    covariance = _covariance(fitted, values)
+    values = cost_values(fit)
+    covariance = covariance_of(fit, values)
     sections = {key: dict(table) for key, table in recipe.sections.items()}
     for key in ("machine", "model"):
         sections[key] = {"name": str(first[key]), **sections.get(key, {})}
@@ -69,15 +69,7 @@ def engine_profile(fitted: Fitted, command: str) -> dict[str, Any]:
         "description": recipe.description,
         "cost": values | ({"expert_form": "union"} if values["expert_s"] else {}),
         **sections,
-        "coefficients": {
-            name: _coefficient(fitted, name, value, covariance) for name, value in values.items()
-        },
-        "covariance": {
-            "names": list(covariance),
-            "values": [[_digits(x, 6) for x in row] for row in covariance.to_numpy()],
-        },
-        "range": _range(fitted),
-        "residuals": {name: _residuals(ticks) for name, ticks in fit.sets_.items()},
+        **numbers_of(fit, values, covariance, "steps, alternating runs and server ticks"),
         "provenance": {
             "engine": str(first["engine"]),
             "engine_version": str(first["engine_version"]),
@@ -98,9 +90,39 @@ def engine_profile(fitted: Fitted, command: str) -> dict[str, Any]:
     return document
 
 
-def cost_values(fitted: Fitted) -> dict[str, Any]:
+def numbers_of(
+    fit: PaddedFit, values: dict[str, Any], covariance: pd.DataFrame, sources: str
+) -> dict[str, Any]:
+    """Return the tables of a profile that say how its numbers were obtained.
+
+    Parameters
+    ----------
+    fit
+        Fitted.
+    values
+        Of `cost_values`.
+    covariance
+        Of `covariance_of`.
+    sources
+        What it was fitted to, in words.
+    """
+    return {
+        "coefficients": {
+            name: _coefficient(fit, name, value, covariance, sources)
+            for name, value in values.items()
+        },
+        "covariance": {
+            "names": list(covariance),
+            "values": [[_digits(x, 6) for x in row] for row in covariance.to_numpy()],
+        },
+        "range": _range(fit),
+        "residuals": {name: _residuals(ticks) for name, ticks in fit.sets_.items()},
+    }
+
+
+def cost_values(fit: PaddedFit) -> dict[str, Any]:
     """Return the numbers of the profile's cost."""
-    found = fitted.fit.coefficients_
+    found = fit.coefficients_
     values: dict[str, Any] = {}
     for name in UNITS:
         value = found[name] + found.get(FROM_SERVER.get(name, ""), 0.0)
@@ -116,46 +138,45 @@ def cost_values(fitted: Fitted) -> dict[str, Any]:
     return values
 
 
-def _covariance(fitted: Fitted, values: dict[str, Any]) -> pd.DataFrame:
+def covariance_of(fit: PaddedFit, values: dict[str, Any]) -> pd.DataFrame:
     """Return the covariance of the profile's numbers: of the fit, and of the process."""
     names = [name for name in UNITS if name in NAMES and values[name] > 0]
-    fit = fitted.fit.covariance_.reindex(index=NAMES, columns=NAMES).fillna(0.0).to_numpy()
+    found = fit.covariance_.reindex(index=NAMES, columns=NAMES).fillna(0.0).to_numpy()
     select = np.zeros((len(names), len(NAMES)))
     for row, name in enumerate(names):
         for source in (name, FROM_SERVER.get(name)):
             if source is not None:
                 select[row, NAMES.index(source)] = 1.0
     size: Floats = np.array([values[name] for name in names])
-    total = select @ fit @ select.T + PROCESS_SPREAD**2 * np.outer(size, size)
+    total = select @ found @ select.T + PROCESS_SPREAD**2 * np.outer(size, size)
     return pd.DataFrame(total, index=names, columns=names)
 
 
 def _coefficient(
-    fitted: Fitted, name: str, value: float, covariance: pd.DataFrame
+    fit: PaddedFit, name: str, value: float, covariance: pd.DataFrame, sources: str
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"value": value, "unit": UNITS[name]}
     if name in covariance:
         variance = np.diag(covariance)[list(covariance).index(name)]
         entry["standard_error"] = _digits(float(np.sqrt(variance)), 6)
-    entry["obtained"] = _obtained(fitted, name, value)
+    entry["obtained"] = _obtained(fit, name, value, sources)
     return entry
 
 
-def _obtained(fitted: Fitted, name: str, value: float) -> str:
+def _obtained(fit: PaddedFit, name: str, value: float, sources: str) -> str:
     if not value:
         return "none: the ticks ask for none"
     if name.endswith("_scores"):
         return "scan, lowest loss"
-    sources = "steps, alternating runs and server ticks"
     if name in ("prefill_shape_s", "finish_s"):
         sources = "server ticks"
-    host = fitted.fit.coefficients_[FROM_SERVER[name]] if name in FROM_SERVER else 0.0
+    host = fit.coefficients_[FROM_SERVER[name]] if name in FROM_SERVER else 0.0
     part = f", {host:.3g} of it the server's host time" if host else ""
     return f"fitted on {sources}{part}; the error holds a spread of {PROCESS_SPREAD:.0%} by process"
 
 
-def _range(fitted: Fitted) -> dict[str, list[int]]:
-    ticks = pd.concat(list(fitted.fit.sets_.values()))
+def _range(fit: PaddedFit) -> dict[str, list[int]]:
+    ticks = pd.concat(list(fit.sets_.values()))
     chunks, decodes = ticks[ticks["prompts"] > 0], ticks[ticks["rows"] > 0]
     ends = chunks["context"] + chunks["tokens"]
     return {

@@ -113,7 +113,7 @@ def log_of(recording: Path) -> EngineLog | None:
     """Return the engine's log of a recording; None without one.
 
     It lies beside, as ``NAME.ticks.csv`` and ``NAME.inserts.csv`` (the columns of the shipped
-    tables but ``run``), or the recording is a shipped one.
+    tables but ``run``; `calibration.mlx.served` writes them), or the recording is a shipped one.
 
     Raises
     ------
@@ -124,9 +124,10 @@ def log_of(recording: Path) -> EngineLog | None:
     if all(path.is_file() for path in beside):
         with recording.open(encoding="utf-8") as lines:
             settings = json.loads(next(lines)).get("settings", {})
-        step = settings.get("prefill_step_tokens", DEFAULT_STEP_TOKENS)
-        about = {"recording": str(recording.absolute()), "prefill_step_tokens": str(step)}
         inserts, ticks = (_table(path) for path in beside)
+        told = inserts[0].get("prefill_step_tokens") if inserts else None
+        step = told or settings.get("prefill_step_tokens", DEFAULT_STEP_TOKENS)
+        about = {"recording": str(recording.absolute()), "prefill_step_tokens": str(step)}
         return EngineLog(
             recording.stem,
             about,

@@ -167,22 +167,9 @@ class Exchange:
 
     def _judge(self, attempt: Attempt) -> None:
         """Say how an answer ended that was read as far as it goes."""
-        answer = attempt.answer
         attempt.end_s = self._now() if attempt.end_s is None else attempt.end_s
-        if answer.error:
-            self._fail(attempt, answer.error)
-        elif not answer.finish_reason and not answer.is_done:
-            self._fail(attempt, "closed early: the stream ended before the answer")
-        elif not answer.chunks and not (
-            answer.usage.get("completion_tokens") and answer.finish_reason
-        ):
-            self._fail(attempt, "empty: an answer without a token")
-        else:
-            attempt.status = "completed"
-            if not answer.is_done:
-                attempt.marks.append("the stream ended without [DONE]")
-            if not answer.finish_reason:
-                attempt.marks.append("no finish_reason")
+        attempt.status, error = judge(attempt)
+        attempt.error = self._server.scrubbed(error)
 
     async def _refused(self, attempt: Attempt, response: Any) -> None:
         text = shown(await response.content.read(_MOST_ERROR_BYTES), 200)
@@ -197,6 +184,26 @@ class Exchange:
     def _fail(self, attempt: Attempt, error: str) -> None:
         attempt.end_s = self._now() if attempt.end_s is None else attempt.end_s
         attempt.status, attempt.error = "failed", self._server.scrubbed(error)
+
+
+def judge(attempt: Attempt) -> tuple[str, str]:
+    """Return status and error of an attempt whose answer was read as far as it goes.
+
+    What is odd about an answer that counts as completed is added to the marks.
+    """
+    answer = attempt.answer
+    if answer.error:
+        return "failed", answer.error
+    if not answer.finish_reason and not answer.is_done:
+        return "failed", "closed early: the stream ended before the answer"
+    is_counted = answer.usage.get("completion_tokens") and answer.finish_reason
+    if not answer.chunks and not is_counted:
+        return "failed", "empty: an answer without a token"
+    if not answer.is_done:
+        attempt.marks.append("the stream ended without [DONE]")
+    if not answer.finish_reason:
+        attempt.marks.append("no finish_reason")
+    return "completed", ""
 
 
 class _Reading:

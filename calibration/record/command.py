@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 @click.argument("scenario_name", metavar="[SCENARIO]", required=False)
 @click.option("--url", required=True, help="Address of the server, like http://127.0.0.1:8080.")
 @click.option("--proxy", is_flag=True, help="Sit between an agent and the server instead.")
-@click.option("--listen", metavar="HOST:PORT", help="Where --proxy listens, on this machine.")
+@click.option("--listen", metavar="HOST:PORT",
+              help="Where --proxy listens; 127.0.0.1:8089 if not given.")  # fmt: skip
 @click.option("--with-text", is_flag=True, help="Keep prompts and answers, too (--proxy).")
+@click.option("--ask-usage", is_flag=True,
+              help="Make requests ask for the token counts (--proxy).")  # fmt: skip
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="Recording to write."
 )
@@ -71,6 +74,7 @@ def record(
     proxy: bool,
     listen: str | None,
     with_text: bool,
+    ask_usage: bool,
     output: Path,
     overrides: tuple[str, ...],
     seed: int | None,
@@ -93,12 +97,14 @@ def record(
 
     The clients of SCENARIO ask in real time, with the workload that ``moesim run`` simulates; the
     text is random words of the wanted lengths, measured with the server's own token counts. Every
-    attempt is a line of the recording, which a replay client and calibrate read. Ctrl-C ends it in
-    order. Exit code 1 when no request was completed. Needs the extra record.
+    attempt is a line of the recording, which a replay client reads. Ctrl-C ends it in order. Exit
+    code 1 when no request was completed. With --proxy an agent of your own asks, and only sizes and
+    times of what passes are kept. Needs the extra record.
 
     \b
     Example:
       moesim record three-agents --url http://127.0.0.1:8080 -o run.jsonl --time-scale 0.5
+      moesim record --proxy --listen 127.0.0.1:8089 --url http://127.0.0.1:8080 -o mine.jsonl
     """
     from calibration.record.attempt import Patience
     from calibration.record.driving import Orders
@@ -107,11 +113,31 @@ def record(
     from sim.cli.messages import warn
     from sim.cli.options import load
 
-    if scenario_name is None:
-        raise InputError(Problem("record", "SCENARIO", "missing: whose clients shall ask?"))
     server = read_server(url, key_env)
     check_output(output)
     http_library()
+    about = {
+        "engine": engine,
+        "engine_version": engine_version,
+        "machine": machine or _machine(server.base),
+        "model": model or "unknown",
+    }
+    if proxy:
+        from calibration.record.proxying import run_proxy
+
+        if scenario_name is not None:
+            message = "--proxy records an agent of your own: no scenario"
+            raise InputError(Problem("record", scenario_name[:100], message))
+        run_proxy(server, about, output, listen, with_text=with_text, ask_usage=ask_usage)
+        return
+    for option, given in (
+        ("--listen", listen), ("--with-text", with_text), ("--ask-usage", ask_usage)
+    ):  # fmt: skip
+        if given:
+            raise InputError(Problem(option, "", "is for --proxy"))
+    if scenario_name is None:
+        message = "missing: whose clients shall ask? (or --proxy, for an agent of your own)"
+        raise InputError(Problem("record", "SCENARIO", message))
     scenario = load(scenario_name, overrides)
     if server.is_open:
         warn("the API key goes to another machine unencrypted (http)")
@@ -129,12 +155,6 @@ def record(
         tool_role=tool_role,
         body=body,
     )
-    about = {
-        "engine": engine,
-        "engine_version": engine_version,
-        "machine": machine or _machine(server.base),
-        "model": model or "unknown",
-    }
     _drive(scenario, server, orders, about, output)
 
 

@@ -100,7 +100,7 @@ class ChatReader:
         try:
             event = json.loads(data)
             self._event(event, instant_s)
-        except (ValueError, RecursionError, TypeError, AttributeError):
+        except (ValueError, RecursionError, TypeError, AttributeError, LookupError):
             self.answer.error = f"garbage: {shown(data)}"
         self.answer.is_done = True
 
@@ -122,7 +122,7 @@ class ChatReader:
             return
         try:
             self._event(json.loads(value), instant_s)
-        except (ValueError, RecursionError, TypeError, AttributeError):
+        except (ValueError, RecursionError, TypeError, AttributeError, LookupError):
             self.answer.error = f"garbage: {shown(value)}"
 
     def _keepalive(self, line: bytes, instant_s: float) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from calibration.record.stream import Answer
 
 _MOST_TOKENS = 10**9
-_OFF_SHARE, _OFF_TOKENS = 0.25, 64
-"""A prompt that differs by more from what was sent is doubted."""
+_OFF_TOKENS = 64
+"""Prompts that differ by less from the estimate are never doubted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Counts:
     """What cannot be true of the usage."""
 
 
-def counts_of(answer: Answer, expected_tokens: int, max_tokens: int | None) -> Counts:
+def counts_of(
+    answer: Answer, expected_tokens: int, max_tokens: int | None, *, doubt_share: float = 0.25
+) -> Counts:
     """Return the token counts of an answer.
 
     What the server reports counts as long as it can be true; the rest is estimated and marked.
@@ -41,6 +43,8 @@ def counts_of(answer: Answer, expected_tokens: int, max_tokens: int | None) -> C
         Estimate of the prompt.
     max_tokens
         Of the request; None if unlimited.
+    doubt_share
+        A prompt that differs by more from the estimate is doubted.
     """
     usage = answer.usage
     marks: list[str] = []
@@ -48,7 +52,7 @@ def counts_of(answer: Answer, expected_tokens: int, max_tokens: int | None) -> C
     told = _count(usage, "prompt_tokens", marks, least=1)
     if told is not None:
         prompt, basis["prompt_tokens"] = told, "usage"
-        if abs(told - expected_tokens) > _OFF_SHARE * expected_tokens + _OFF_TOKENS:
+        if abs(told - expected_tokens) > doubt_share * max(expected_tokens, 1) + _OFF_TOKENS:
             marks.append(f"usage: prompt_tokens {told}, expected about {expected_tokens}")
     cached = cached_of(usage, marks)
     if cached > prompt:

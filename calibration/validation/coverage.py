@@ -26,6 +26,10 @@ SINGLE_FREE = 3
 """Numbers that the fitted steps of a phase determine: a constant, a slope, a step in context."""
 
 
+STEP = "one step"
+"""What the interval of a step is of: calibration and scatter, none of the sources by itself."""
+
+
 class StepIntervals:
     """Intervals of the steps that a profile prices.
 
@@ -76,24 +80,35 @@ def with_intervals(
     fitted
         Steps of the same phase whose scatter about the fit is known.
     """
-    from scipy.special import stdtrit
-
-    left = len(fitted) - SINGLE_FREE
-    if left < 1:
-        return list(rows)
-    scatter = math.sqrt(sum([row.relative_error**2 for row in fitted]) / left)
-    quantile = float(stdtrit(left, (1 + LEVEL) / 2))
+    errors = [row.relative_error for row in fitted]
     found = []
     for row, spread in zip(rows, spreads, strict=True):
-        half = quantile * math.hypot(scatter, spread) * row.simulated
+        half = half_width(spread, errors) * row.simulated
         found.append(
             row
             if math.isnan(half)
-            else replace(
-                row, low=row.simulated - half, high=row.simulated + half, interval="calibration"
-            )
+            else replace(row, low=row.simulated - half, high=row.simulated + half, interval=STEP)
         )
     return found
+
+
+def half_width(spread: float, errors: Sequence[float]) -> float:
+    """Return half of the interval in which a single step lies, relative; NaN of too few errors.
+
+    Parameters
+    ----------
+    spread
+        `StepIntervals.spread` of the step.
+    errors
+        Relative errors of the fitted steps of the same phase.
+    """
+    from scipy.special import stdtrit
+
+    left = len(errors) - SINGLE_FREE
+    if left < 1:
+        return math.nan
+    scatter = math.sqrt(sum([error**2 for error in errors]) / left)
+    return float(stdtrit(left, (1 + LEVEL) / 2)) * math.hypot(scatter, spread)
 
 
 def coverage_row(
@@ -104,15 +119,11 @@ def coverage_row(
     Its own interval is the binomial one (Clopper and Pearson) of that share; judged is whether it
     holds the nominal 95 %.
     """
-    from scipy.stats import beta
-
     inside = [each.low <= each.measured <= each.high for each in rows if not math.isnan(each.low)]
     if not inside:
         return None
     count, held = len(inside), sum(inside)
-    tail = (1 - LEVEL) / 2
-    low = float(beta.ppf(tail, held, count - held + 1)) if held else 0.0
-    high = float(beta.ppf(1 - tail, held + 1, count - held)) if held < count else 1.0
+    low, high = binomial_interval(held, count)
     share = float(np.mean(inside))
     first = rows[0]
     return ValidationRow(
@@ -134,3 +145,15 @@ def coverage_row(
         judges_count=count,
         mean_error=share / LEVEL - 1,
     )
+
+
+def binomial_interval(covered_count: int, row_count: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share (Clopper and Pearson 1934); NaN of no rows."""
+    if not row_count:
+        return math.nan, math.nan
+    from scipy.special import betaincinv
+
+    tail, missed = (1 - LEVEL) / 2, row_count - covered_count
+    low = betaincinv(covered_count, missed + 1, tail) if covered_count else 0.0
+    high = betaincinv(covered_count + 1, missed, 1 - tail) if missed else 1.0
+    return float(low), float(high)

@@ -143,6 +143,9 @@ class _Again:
     def scenario(self, inputs: Inputs, profile: Profile, mode: str) -> Scenario:
         """Return the scenario that replays the recording."""
         policy, engine, ignored = _settings(self.header.get("settings"), profile)
+        log = log_of(self.path)
+        if log is not None and profile.engine.policy == MLX_LM:
+            policy.setdefault("prefill_step_tokens", log.prefill_step_tokens)
         if ignored:
             inputs.note(
                 f"{self.path.stem}: settings of the header that neither policy nor engine know: "

@@ -119,7 +119,7 @@ def compare(
     """
     from sim.cli.choice import choose, parse_keep
     from sim.cli.gate import judge_all, parse_condition
-    from sim.cli.grid import one_value, settings_of
+    from sim.cli.grid import load_settings, one_value, settings_of
     from sim.errors import InputError, Problem
 
     check_output(json_path, "--json")
@@ -133,10 +133,8 @@ def compare(
         message = "nothing to compare: give --with KEY=V1,V2, two --policy, or --baseline FILE"
         raise InputError(Problem("compare", "", message))
     invocation = Invocation(scenario_name, overrides, None, profile, seed, engine_args)
-    pairs = [
-        (each.name, invocation.with_changes(policy=each.policy).load(*each.overrides))
-        for each in settings
-    ]
+    pairs, too_large = load_settings(settings, invocation)
+    settings = [each for each in settings if each.name in dict(pairs)]
     scenarios = [scenario for _, scenario in pairs]
     _check_paths(wanted, limits, scenarios)
     baseline, doubts = _baseline(baseline_path, wanted, scenarios, seed, any_baseline)
@@ -146,7 +144,7 @@ def compare(
     done = _simulate(pairs, replications, seed)
     drawn = _drawn(sources, list(zip(done, changes, strict=True)), draw_count)
     options: list[tuple[str, object]] = [("--policy", kind) for kind in policies]
-    options += [("--with", text) for text in grids] + engine_options(done[0].scenario)
+    options += [("--with", text) for text in grids] + engine_options(*scenarios)
     options += [("--set", text) for text in overrides]
     options += [("--keep", text) for text in kept] + options_of(sources, draw_count)
     options += [("--profile", profile), ("--seed", seed)]
@@ -170,7 +168,7 @@ def compare(
     named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
     rejected = [said for each in done for said in rejection_warnings(each)]
     notes = [note for each in scenarios for note in each.notes]
-    warn(*notes, *outside_warning(named), *rejected, *doubts)
+    warn(*too_large, *notes, *outside_warning(named), *rejected, *doubts)
     if done[0].is_interrupted:  # the screen says itself when nothing is random
         say_of_replications(done[0], replications)
     choice = choose(done, limits)

@@ -26,7 +26,7 @@ from sim.cli.rows import (
     task_title,
 )
 from sim.cli.sentence import more_agents
-from sim.cli.side_rows import side_rows
+from sim.cli.side_rows import memory_lines, side_rows
 from sim.cli.terminal import make_table
 from sim.cli.ties import best_of, tie_words
 from sim.cli.verdict import all_equal, is_better, verdict
@@ -80,7 +80,8 @@ def comparison_screen(
         for line in lines:
             table.add_row(*line)
         parts.append(table)
-    parts += [*ratio_lines(done), *interpolation_lines(done), *notes_of(done)]
+    parts += [*ratio_lines(done), *interpolation_lines(done)]
+    parts += [*notes_of(done), *memory_lines(done)]
     parts += [*choice.lines(), *_ranking_lines(choice), *_flag_lines(done, choice)]
     parts.append(basis_line(done, outside))
     parts.append(f"next: {_next_command(done, settings, invocation, choice)}")

@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from itertools import pairwise
 from typing import Any
 
+from sim.memory_checks import weights_note
 from sim.policies import find_policy, flag_table
 from sim.profiles import Profile
 
@@ -111,5 +112,17 @@ def profile_lines(profile: Profile) -> Iterator[str]:
             f"fit of {name}: {rest.count} rows, bias {rest.mean:+.2%}, 90 % of rows within "
             f"{rest.p90:.2%}, worst {rest.max:.2%}"
         )
+    model = profile.model
+    if model.kv_bytes_per_token is not None or model.weights_bytes is not None:
+        weights = "not known" if model.weights_bytes is None else f"{model.weights_bytes:,} bytes"
+        yield (
+            f"memory: weights {weights}, KV {model.kv_bytes_per_token or 0:,.0f} bytes a token and "
+            f"{model.kv_base_bytes:,} a slot, buffers of a slot {model.buffer_context_bytes:g} "
+            "bytes per token of context and of launch"
+        )
+        yield weights_note(profile)
+    yield from (
+        f"note: {text}" for text in profile.provenance.notes if text != weights_note(profile)
+    )
     if profile.provenance.unmeasured:
         yield "never measured: " + "; ".join(profile.provenance.unmeasured)

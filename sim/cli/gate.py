@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.cli.baseline import Baseline
+from sim.cli.rows import metric_of
 from sim.cli.wording import change, number
 from sim.errors import InputError, Problem
 from sim.estimates import Floats, interval
 from sim.replicated import Replicated
 
 _CONDITION = re.compile(
-    r"\s*(?P<metric>[A-Za-z_][\w.\-]*)\s*(?P<side>[<>])\s*(?P<sign>[+-]?)\s*"
+    r"\s*(?P<metric>[A-Za-z_][\w.\-, ]*?)\s*(?P<side>[<>])\s*(?P<sign>[+-]?)\s*"
     r"(?P<size>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(?P<percent>%?)\s*"
 )
 
@@ -76,7 +77,7 @@ def parse_condition(text: str, option: str = "--fail-if") -> Condition:
     size = float(found["size"]) / (100 if found["percent"] else 1)
     return Condition(
         text=text.strip(),
-        metric=found["metric"],
+        metric=metric_of(found["metric"]),
         above=found["side"] == ">",
         limit=-size if found["sign"] == "-" else size,
         relative=bool(found["percent"]),

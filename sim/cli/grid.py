@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 from sim.errors import InputError, Problem
+from sim.memory_checks import NO_ROOM
 from sim.overrides import parse_value
+
+if TYPE_CHECKING:
+    from sim.cli.invocation import Invocation
+    from sim.scenario import Scenario
 
 MOST_SETTINGS = 50
 """More are a sweep, not a comparison."""
@@ -62,6 +68,31 @@ def settings_of(policies: Sequence[str], grids: Sequence[str]) -> list[Setting]:
         message = f"{len(found)} settings; compare shows at most {MOST_SETTINGS}"
         raise InputError(Problem("--with", "", message))
     return found
+
+
+def load_settings(
+    settings: Sequence[Setting], invocation: Invocation
+) -> tuple[list[tuple[str, Scenario]], list[str]]:
+    """Return name and scenario of each setting, and a message for each that does not fit.
+
+    Raises
+    ------
+    InputError
+        A setting is wrong, or none fits.
+    """
+    pairs: list[tuple[str, Scenario]] = []
+    dropped: list[str] = []
+    for each in settings:
+        try:
+            scenario = invocation.with_changes(policy=each.policy).load(*each.overrides)
+        except InputError as error:
+            is_room = all(problem.message.startswith(NO_ROOM) for problem in error.problems)
+            if not is_room or (each is settings[-1] and not pairs):
+                raise
+            dropped.append(f"left out: {each.name}: {error.problems[0].message}")
+        else:
+            pairs.append((each.name, scenario))
+    return pairs, dropped
 
 
 def one_value(text: str) -> Problem:

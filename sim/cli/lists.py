@@ -114,11 +114,15 @@ def metrics(name: str | None, as_json: bool) -> None:
     Example:
       moesim metrics
       moesim metrics overlap
+      moesim metrics 'longest pause'
     """
+    from sim.cli.rows import labels, metric_of
     from sim.explain import find_metrics
 
-    rows = [(metric.name, metric.unit, metric.definition) for metric in find_metrics(name)]
-    _list(("metric", "unit", "definition"), rows, as_json)
+    shown = {path.partition(".")[0]: label for label, path in reversed(labels().items())}
+    found = find_metrics(None if name is None else metric_of(name))
+    rows = [(each.name, shown.get(each.name, ""), each.unit, each.definition) for each in found]
+    _list(("metric", "on screens", "unit", "definition"), rows, as_json)
 
 
 @click.command()

@@ -105,9 +105,13 @@ def canonical_command(name: str, scenario: str, options: list[tuple[str, object]
     return shlex.join(words)
 
 
-def engine_options(scenario: Scenario) -> list[tuple[str, object]]:
-    """Return the flags of the engine that were read, as an option: the file may be gone later."""
-    return [("--engine-args", scenario.engine_args or None)]
+def engine_options(*scenarios: Scenario) -> list[tuple[str, object]]:
+    """Return the flags of the engine that were read, as an option: the file may be gone later.
+
+    One policy may know flags that another reads over: the longest text has all.
+    """
+    text = max([each.engine_args for each in scenarios], key=len)
+    return [("--engine-args", text or None)]
 
 
 def check_output(path: str | Path | None, option: str) -> None:

@@ -74,12 +74,16 @@ UNLIKE = (
 
 def metric_of(text: str) -> str:
     """Return the path of the metric that a label of a screen stands for, else the text itself."""
-    plain = " ".join(text.lower().split())
-    labels = {row.title: row.metric for row in (*ROWS, *INSTEAD.values())}
-    labels |= {title: f"{metric}.mean" for title, metric in PARTS.items()}
-    labels |= {"task time": "task_s.mean", "first token": "ttft_s.mean"}
-    labels |= {title.partition(",")[0]: metric for title, metric in labels.items()}
-    return labels.get(plain, text)
+    return labels().get(" ".join(text.lower().split()), text)
+
+
+def labels() -> dict[str, str]:
+    """Return the path of the metric of each label of a screen, in small letters."""
+    found = {row.title: row.metric for row in (*ROWS, *INSTEAD.values())}
+    found |= {title: f"{metric}.mean" for title, metric in PARTS.items()}
+    found |= {"task time": "task_s.mean", "first token": "ttft_s.mean"}
+    found |= {title.partition(",")[0]: metric for title, metric in found.items()}
+    return found
 
 
 VARIANT_PATHS = frozenset((_DECODE_ALL.path,))

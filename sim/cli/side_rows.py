@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from sim.cli.rows import Row
 from sim.cli.wording import gibibytes, number, seconds
+from sim.memory import memory_of_run
+from sim.memory_checks import weights_note
 from sim.replicated import Replicated
 
 SIDE_ROWS = (
@@ -18,6 +20,19 @@ SIDE_ROWS = (
     Row("written to disk", "checkpoint_bytes_written", gibibytes),
     Row("memory at most", "memory_peak_bytes", gibibytes),
 )
+
+
+def memory_lines(done: Sequence[Replicated]) -> Iterator[str]:
+    """Yield the parts of the largest memory, where memory is shown, and what they rest on."""
+    if "memory_peak_bytes" not in [row.metric for row in side_rows(done)]:
+        return
+    known = [each for each in done if not math.isnan(each.mean("memory_peak_bytes"))]
+    most = max(known, key=lambda each: each.mean("memory_peak_bytes"))
+    it, requests = most.scenario, most.first.table("requests")
+    where = " in the first workload" if most.count > 1 else ""
+    memory = memory_of_run(requests, it.engine, it.kv, it.profile.model)
+    yield f"memory of {most.name}{where}: {memory}"
+    yield weights_note(it.profile)
 
 
 def side_rows(done: Sequence[Replicated]) -> Iterator[Row]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from calibration.mlx.documents import PROCESS_SPREAD, engine_profile
+from calibration.mlx.documents import PROCESS_SPREAD
 from calibration.mlx.experts import compare_unions, read_chunks
 from calibration.mlx.log import read_logs
-from calibration.mlx.make import COMMAND
 from calibration.mlx.padded_fit import alternating_errors, relative_errors
 from calibration.mlx.recipes import RECIPES, Fitted, fit_recipe
 from calibration.mlx.runs import (
@@ -25,7 +21,6 @@ from calibration.mlx.runs import (
     simulated_metrics,
     stalls_of,
 )
-from calibration.toml_text import toml_text
 from sim.cost.build import build_cost
 from sim.profiles import find_profile
 
@@ -39,30 +34,6 @@ PROFILE_OF = {"bf16": "mlx-h200-bf16", "q4": "mlx-h200-q4", "cpu": "mlx-cpu-micr
 @cache
 def fitted(name: str) -> Fitted:
     return fit_recipe(RECIPES[name])
-
-
-def assert_same(made: Any, committed: Any, where: str = "") -> None:
-    if isinstance(committed, dict):
-        assert made.keys() == committed.keys(), where
-        for key, value in committed.items():
-            assert_same(made[key], value, f"{where}.{key}")
-    elif isinstance(committed, list):
-        assert len(made) == len(committed), where
-        for index, value in enumerate(committed):
-            assert_same(made[index], value, f"{where}[{index}]")
-    elif isinstance(committed, float):
-        assert made == pytest.approx(committed, rel=1e-6, abs=1e-30), where
-    else:
-        assert made == committed, where
-
-
-def test_the_shipped_profiles_are_current() -> None:
-    folder = Path(__file__).parents[2] / "calibration" / "mlx" / "profiles"
-    assert sorted(path.stem for path in folder.glob("*.toml")) == sorted(RECIPES)
-    for name in RECIPES:
-        made = toml_text(engine_profile(fitted(name), COMMAND))
-        committed = (folder / f"{name}.toml").read_text("utf-8")
-        assert_same(tomllib.loads(made), tomllib.loads(committed))
 
 
 @pytest.mark.parametrize(

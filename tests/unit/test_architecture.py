@@ -22,7 +22,7 @@ LAYERS = [
     "sim.checkpointing sim.stops sim.lock sim.priced sim.work_checks sim.layout sim.ledger "
     "sim.engine sim.audit sim.guard",
     # Input: from TOML to a frozen scenario.
-    "sim.fields sim.lines sim.documents sim.validation sim.distribution_form "
+    "sim.fields sim.unit_words sim.lines sim.documents sim.validation sim.distribution_form "
     "sim.distribution_kinds sim.distributions sim.coefficients sim.settings sim.memory "
     "sim.profiles sim.trace_file sim.replayed "
     "sim.client_fields sim.agent_tables sim.client_tables sim.policy_choice "

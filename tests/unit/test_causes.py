@@ -52,3 +52,10 @@ def test_parts_of_a_metric_are_printed() -> None:
     assert "value: first 3, diverged 0" in text
     with pytest.raises(InputError, match="no such metric"):
         explained("cache_mis", "race-barging-lock")
+
+
+def test_memory_is_explained_part_by_part() -> None:
+    text = explained("memory_peak_bytes", "three-agents", "kv.slot_context_tokens=262144")
+    assert "parts: weights 83.8 GiB + KV of 6 slots of 262,144 tokens 20.3 GiB + buffers" in text
+    assert "each 1,000 tokens of context of a slot: KV 13.1 MiB, buffers 7.8 MiB" in text
+    assert "weights_bytes is that of a q2 file" in text

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from calibration.coverage import binomial_interval, coverage, coverage_lines, shipped_coverage
+from calibration.coverage import coverage, coverage_lines, shipped_coverage
 from calibration.held_out import held_out_rows, shipped_sweeps
+from calibration.validation.coverage import binomial_interval
 from sim.errors import InputError
 from sim.fields import frozen
 from sim.loading import load_scenario

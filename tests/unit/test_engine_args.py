@@ -222,6 +222,7 @@ FRONTS += ["DS4_SERVER_MIXED_PREFILL_QUANTUM=64 DS4_SERVER_BATCH_LOG=1 ds4-serve
 
 @given(st.sampled_from(["three-agents", ON_DISK]), st.sampled_from(FRONTS), ANY_FLAGS)
 @settings(deadline=None, max_examples=30)
+@example("three-agents", "", ["--kv-disk-dir a", "--kv-disk-space-mb 0", "--kv-cache-min-tokens 9"])
 def test_the_recorded_flags_make_the_same_run(name: str, front: str, flags: list[str]) -> None:
     try:
         scenario = load_scenario(name, engine_args=front + " ".join(flags))
@@ -356,13 +357,36 @@ def test_what_holds_no_flags_is_refused(text: str) -> None:
 
 
 def test_unknown_flags_are_listed_with_the_nearest_known_one() -> None:
-    said = notes("--batched-sessions 4 --foo bar --foo — —ctx 5 --port 1 DS4_SERVER_NEW=1")
+    said = notes("DS4_SERVER_NEW=1 --foo bar --foo — --port 1 --max-requests 5")
     assert len(said) == 1
     assert said[0].startswith("no flags of ds4-server known here, read over: ")
-    for text in ("--batched-sessions (did you mean --batched-session?)", "--foo", "—ctx (did you"):
+    for text in ("--max-requests (did you mean --max-active-requests?)", "--foo", "DS4_SERVER_NEW"):
         assert text in said[0]
     assert said[0].count("--foo") == 1
     assert "--port" not in said[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "near"),
+    [
+        ("--batched-sessions 3", "--batched-sessions", "--batched-session"),
+        (
+            "ds4-server --mixed-prefil-quantum 128",
+            "--mixed-prefil-quantum",
+            "--mixed-prefill-quantum",
+        ),
+        ("—ctx 5", "—ctx", "--ctx"),
+    ],
+)
+def test_a_slip_in_a_flag_is_refused(flags: str, name: str, near: str) -> None:
+    assert refused(flags) == [f"--engine-args: {name}: no such flag; did you mean {near}?"]
+
+
+def test_a_script_without_its_at_sign_is_refused_with_the_way_to_write_it() -> None:
+    assert refused("/srv/launch.sh") == [
+        "--engine-args: '/srv/launch.sh' is a file: write @/srv/launch.sh to read the launch line "
+        "in it"
+    ]
 
 
 def test_repeated_flags_warn_and_the_last_wins() -> None:

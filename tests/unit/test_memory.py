@@ -15,6 +15,7 @@ from sim.loading import load_scenario
 from sim.memory import GIB, buffer_bytes, memory_peak_bytes, reserved_memory
 from sim.profiles import find_profile
 from sim.settings import EngineSettings, KvSettings, Model
+from sim.unit_words import number_meant
 
 MODEL = Model(
     kv_bytes_per_token=10.0,
@@ -141,3 +142,63 @@ class TestScenarios:
 
     def test_nothing_is_said_where_nothing_is_asked(self) -> None:
         assert not [note for note in self.load().notes if "memory" in note]
+
+
+ROOM = "machine.memory_bytes=137438953472"
+
+
+def test_what_fits_says_its_sum_and_what_the_weights_rest_on() -> None:
+    scenario = load_scenario("three-agents", [ROOM, "kv.slot_context_tokens=262144"])
+    said = next(text for text in scenario.notes if text.startswith("fits into 128.0 GiB: "))
+    assert "weights 83.8 GiB + KV of 6 slots of 262,144 tokens" in said
+    assert "weights_bytes is that of a q2 file" in said
+    with pytest.raises(InputError, match=r"does not fit: .*weights_bytes is that of a q2 file"):
+        load_scenario("three-agents", [ROOM, "kv.slot_context_tokens=1000000"])
+
+
+def test_a_profile_without_weights_warns() -> None:
+    changes = [ROOM, "kv.slot_context_tokens=65536"]
+    scenario = load_scenario("three-agents", changes, profile="ds4-m1-ultra-stream")
+    assert any("without model.weights_bytes" in text for text in scenario.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("128GiB", "; write 137438953472"),
+        ("16GB", "; write 16000000000"),
+        ("1.5 MiB", "; write 1572864"),
+        ("128k", "; write 128000, or 131072 if you count in 1024"),
+        ("many", ""),
+        ("k", ""),
+        (128, ""),
+    ],
+)
+def test_a_size_with_a_unit_is_answered_with_its_number(text: object, hint: str) -> None:
+    assert number_meant(text) == hint
+
+
+def test_messages_on_sizes_give_the_number() -> None:
+    with pytest.raises(InputError, match=r"got '128GiB'; write 137438953472$"):
+        load_scenario("three-agents", ["machine.memory_bytes=128GiB"])
+    with pytest.raises(InputError, match="write 60000, or 61440"):
+        load_scenario("three-agents", ["clients.agents.first_prompt_tokens=60k"])
+
+
+def test_a_disk_that_holds_no_checkpoint_and_a_rounded_interval_are_noted() -> None:
+    changes = ["kv.disk_budget_bytes=16384", "kv.continued_interval_tokens=10000"]
+    notes = "; ".join(load_scenario("three-agents", changes).notes)
+    assert "kv.disk_budget_bytes 16,384 holds no checkpoint" in notes
+    assert "16,384 MiB are 17179869184" in notes
+    assert "--kv-cache-continued-interval-tokens 10000 would give 10,240" in notes
+    changes = ["kv.disk_budget_bytes=17179869184", "kv.continued_interval_tokens=10240"]
+    notes = "; ".join(load_scenario("three-agents", changes).notes)
+    assert "holds no checkpoint" not in notes
+    assert "would give" not in notes
+
+
+@pytest.mark.parametrize("text", ["5", "[5,6]", "[[1,2,3]]", "off"])
+def test_the_form_of_away_is_named(text: str) -> None:
+    form = r"expected \[\[from_s, to_s\], ...\], in seconds from the start of the run"
+    with pytest.raises(InputError, match=form):
+        load_scenario("three-agents", [f"clients.agents.away={text}"])

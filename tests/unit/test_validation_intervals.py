@@ -79,7 +79,7 @@ def test_an_interval_holds_scatter_and_spread() -> None:
     half = 4.302653 * math.hypot(scatter, 0.03) * 2.0  # Student, 2 degrees of freedom
     assert found.low == pytest.approx(2.0 - half, rel=1e-6)
     assert found.high == pytest.approx(2.0 + half, rel=1e-6)
-    assert found.interval == "calibration"
+    assert found.interval == "one step"
 
 
 def test_too_few_fitted_steps_leave_no_interval() -> None:
