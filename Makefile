@@ -24,16 +24,16 @@ types: $(READY)
 	$(BIN)/mypy
 
 docs: $(READY)
-	$(BIN)/python -m pytest -q -n auto tests/e2e/test_readme.py
+	$(BIN)/python -m pytest -q -n auto tests/e2e/test_readme.py tests/e2e/test_scenario_comments.py
 
 bench: $(READY)
 	$(BIN)/python tests/bench/bench_open_loop.py
 
-# Write into the README what its commands print now, and draw its picture.
+# Write into the README, the pages and the race scenarios what their commands print now, and draw its picture.
 readme: $(READY)
 	$(BIN)/python -m figures.speed_by_quantum figures/drawn
 	$(BIN)/python -m figures.ratio_by_context figures/drawn
-	MOESIM_UPDATE_README=1 $(BIN)/python -m pytest -q tests/e2e/test_readme.py
+	MOESIM_UPDATE_README=1 $(BIN)/python -m pytest -q tests/e2e/test_readme.py tests/e2e/test_scenario_comments.py
 
 # Re-make the shipped profiles from calibration/data.
 profiles: $(READY)
