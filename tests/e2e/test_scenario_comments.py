@@ -60,10 +60,11 @@ def printed(command: str) -> dict[str, list[str]]:
 def rows_of(shown: Shown) -> list[list[str]]:
     """Return title and cells of the lines below a command, as it prints them now."""
     rows = printed(shown.command)
-    titles = [
-        max([title for title in rows if line.startswith(f"{title} ")], key=len)
-        for line in shown.lines
-    ]
+    titles = []
+    for line in shown.lines:
+        begins = [title for title in rows if line.startswith(f"{title} ")]
+        assert begins, f"{shown.command} prints no such row: {line}"
+        titles.append(max(begins, key=len))
     count = len(shown.lines[0].removeprefix(titles[0]).split())
     return [[title, *rows[title][:count]] for title in titles]
 
