@@ -24,7 +24,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 docs: $(READY)
-	$(BIN)/python -m pytest -q -n auto tests/e2e/test_readme.py
+	$(BIN)/python -m pytest -q -n auto tests/e2e/test_readme.py tests/e2e/test_scenario_comments.py
 
 bench: $(READY)
 	$(BIN)/python tests/bench/bench_open_loop.py

@@ -205,6 +205,8 @@ def _make_padded(
     state(made.document, overrides)
     Profile.model_validate(frozen(made.document))
     write_text(output, toml_text(made.document), "--output")
+    for note in reading.notes:
+        click.echo(note, err=True)
     for line in report_lines(made):
         click.echo(line)
     click.echo(f"\nwrote {output}", err=True)

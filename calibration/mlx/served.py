@@ -59,6 +59,11 @@ class TickLog:
         self._write(self._ticks, TICK_COLUMNS)
         self._write(self._inserts, INSERT_COLUMNS)
 
+    def close(self) -> None:
+        """Close the files."""
+        self._ticks.close()
+        self._inserts.close()
+
     def watch(self, engine: type[Any]) -> None:
         """Let a class of engines write into this log."""
         following, inserting = engine.next, engine.insert_segments

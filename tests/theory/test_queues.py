@@ -105,9 +105,10 @@ def open_loop(
             everybody_is_done.succeed()
 
     def arrive() -> Generator[simpy.Event, Any, None]:
-        for gap_ps, tokens in zip(gaps_ps, lengths.tolist(), strict=True):
+        for index, (gap_ps, tokens) in enumerate(zip(gaps_ps, lengths.tolist(), strict=True)):
             yield world.env.timeout(gap_ps)
-            world.submit("open", (("p", tokens),), 1, on_finish=leave)
+            # Every prompt is a text of its own: nothing of it is cached.
+            world.submit("open", ((f"p{index}", tokens),), 1, on_finish=leave)
 
     world.env.process(arrive())
     world.run([everybody_is_done])

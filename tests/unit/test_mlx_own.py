@@ -87,11 +87,13 @@ def test_a_watched_engine_is_logged_as_it_runs(tmp_path: Path) -> None:
     recording = tmp_path / "run.jsonl"
     recording.write_text(json.dumps({"format": "moesim-recording", "version": 1}) + "\n")
     watched = type("Watched", (Engine,), {})
-    TickLog(recording, 64).watch(watched)
+    writing = TickLog(recording, 64)
+    writing.watch(watched)
     engine = watched()
     assert engine.insert_segments([[[1, 2], [3, 4, 5]]], max_tokens=[1], all_tokens=[[9]]) == [7]
     for _ in range(4):
         engine.next()
+    writing.close()
     log = log_of(recording)
     assert log is not None
     assert log.prefill_step_tokens == 64
