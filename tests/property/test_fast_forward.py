@@ -80,6 +80,7 @@ def draw_policy(kind: str, pick: Pick) -> Callable[[], Any]:
                 decode_reservation=pick([False, True]),
                 decode_batches=pick([1, 1, 2, 5]),
                 registration_s=pick([0.0, 1e-3, 0.03]),
+                reuse_min_tokens=pick([0, 1, 20]),
             ),
         )
     if kind == "budget":
