@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import simpy
-from numpy.random import Generator
 
 from sim.audit import AuditedEngine
 from sim.checkpointing import Checkpoints, CheckpointSettings
+from sim.client_side import ClientSide
 from sim.cost import Cost
 from sim.engine import Engine
 from sim.errors import DeadlockError
@@ -20,8 +20,7 @@ from sim.ledger import Ledger
 from sim.lock import RawLock
 from sim.observer import Observer
 from sim.policies import Policy
-from sim.request import Part, Request, Segment
-from sim.rng import stream
+from sim.request import Request
 from sim.stops import Stops
 from sim.units import FOREVER_PS, to_ps, to_s
 from sim.view import View
@@ -74,7 +73,7 @@ class Progress(NamedTuple):
     """Of the run, 0 to 1: of these requests, or of the time in which clients submit."""
 
 
-class World:
+class World(ClientSide):
     """A run in the making: clients submit requests to the engine and react to what they get.
 
     Parameters
@@ -109,16 +108,10 @@ class World:
         audit: bool = False,
         submit_until_s: float | None = None,
     ) -> None:
-        self.env = simpy.Environment(initial_time=0)
-        self.seed, self.replication = seed, replication
-        self.options, self.observer = options, observer
+        super().__init__(options, seed=seed, replication=replication, submit_until_s=submit_until_s)
+        self.observer = observer
         slots = options.slot_count
         self.kv = kv or (SlotKv(slots) if slots else SessionKv())
-        self.submit_until_ps = FOREVER_PS if submit_until_s is None else to_ps(submit_until_s)
-        self.draws: dict[str, Any] = {}
-        """The drawn workload, by client and agent: the same under every policy."""
-        self.planned_count = 0
-        """Requests that the clients have drawn, streams aside; not all need be sent."""
         capacity = options.kv_capacity_tokens
         disk = options.checkpoints
         self.checkpoints = None if disk is None else Checkpoints(disk)
@@ -149,85 +142,18 @@ class World:
             self.env, policy, cost, layout, ledger, fast_forward=fast_forward
         )
         self._open: dict[int, Request] = {}
-        self._request_count = 0
         limits = [capacity, options.slot_context_tokens]
         self._limit_tokens = min([limit for limit in limits if limit is not None], default=None)
 
-    def stream(self, name: str) -> Generator:
-        """Return the random stream of a name."""
-        return stream(self.seed, name, self.replication)
-
-    def submit(
-        self,
-        client: str,
-        segments: tuple[Segment, ...],
-        output_tokens: int,
-        *,
-        session_id: str = "",
-        agent_index: int = 0,
-        turn_index: int = 0,
-        pause_before_ps: int = 0,
-        pause_kind: str = "",
-        resident_tokens: int = 0,
-        answer_segment: str = "",
-        parts: tuple[Part, ...] = (),
-        gaps_ps: Sequence[int] = (),
-        on_finish: Callable[[Request], None] | None = None,
-    ) -> Request:
-        """Submit a request now.
-
-        Parameters
-        ----------
-        client, agent_index, session_id, turn_index
-            Who asks.
-        segments
-            The prompt, from its beginning.
-        output_tokens
-            Length of the answer, at least 1; ``FOREVER_PS`` for a stream.
-        pause_before_ps, pause_kind
-            The pause that came before.
-        resident_tokens
-            Leading tokens that the engine is declared to hold, whatever came before.
-        answer_segment
-            Name under which the answer can come back in the next prompt.
-        parts
-            The prompt by the chat template; empty for one part.
-        gaps_ps
-            Host gap after each token; empty for the engine's constant.
-        on_finish
-            Called when the request is completed or rejected.
-        """
-        prompt_tokens = sum([tokens for _, tokens in segments])
-        cached = min(resident_tokens, prompt_tokens - 1)
-        request = Request(
-            request_id=self._request_count,
-            client=client,
-            agent_index=agent_index,
-            session_id=session_id,
-            turn_index=turn_index,
-            submit_ps=int(self.env.now),
-            prompt_tokens=prompt_tokens,
-            cached_tokens=cached,
-            left_tokens=prompt_tokens - cached,
-            context_tokens=cached,
-            segments=segments,
-            answer_segment=answer_segment or f"{session_id or self._request_count}/a{turn_index}",
-            parts=parts,
-            pause_before_ps=pause_before_ps,
-            pause_kind=pause_kind,
-            _output_left=output_tokens,
-            _is_endless=output_tokens >= FOREVER_PS,
-            _gaps_ps=gaps_ps,
-        )
+    def _take(self, request: Request, on_finish: Callable[[Request], Any] | None) -> None:
         self.kv.arrive(request)
-        self._request_count += 1
         unfed = 1 if self.options.first_token == "prefill" else 0  # the token sampled last
         if request._is_endless and self._limit_tokens is not None:
-            request._output_left = max(1, self._limit_tokens - prompt_tokens + unfed)
-        need = prompt_tokens + request._output_left - unfed
+            request._output_left = max(1, self._limit_tokens - request.prompt_tokens + unfed)
+        need = request.prompt_tokens + request._output_left - unfed
         if self._limit_tokens is not None and need > self._limit_tokens:
             self._reject(request, on_finish)
-            return request
+            return
 
         def finished(done: Request) -> None:
             del self._open[done.request_id]
@@ -239,13 +165,6 @@ class World:
         request._on_finish = finished
         self._open[request.request_id] = request
         self.engine.submit(request)
-        return request
-
-    def ask(self, *request: Any, **keywords: Any) -> simpy.Event:
-        """Submit a request; the event succeeds with it when it is completed or rejected."""
-        event = self.env.event()
-        self.submit(*request, **keywords, on_finish=lambda done: _succeed(event, done))
-        return event
 
     def run(self, until: Sequence[simpy.Event]) -> None:
         """Simulate until all finite clients are done.
@@ -275,13 +194,9 @@ class World:
         share = min(done_count / max(self.planned_count, 1), 1.0)
         return Progress(to_s(now_ps), done_count, self.planned_count, share)
 
-    def _reject(self, request: Request, on_finish: Callable[[Request], None] | None) -> None:
+    def _reject(self, request: Request, on_finish: Callable[[Request], Any] | None) -> None:
         request.status = "rejected"
         self.observer.submitted(request)
         self.observer.finished(request)
         if on_finish is not None:
             on_finish(request)
-
-
-def _succeed(event: simpy.Event, request: Request) -> None:
-    event.succeed(request)

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import simpy
-from numpy.random import Generator
 from simpy.events import AllOf, Event
 
+from sim.client_side import ClientSide
 from sim.clients import make_client
-from sim.request import Part, Request, Segment
-from sim.rng import stream
+from sim.request import Request, Segment
 from sim.scenario import Scenario
-from sim.units import FOREVER_PS, PS_PER_S, to_ps
-from sim.world import EngineOptions, World
+from sim.units import FOREVER_PS, PS_PER_S
+from sim.world import EngineOptions
 
 
 class Asked(NamedTuple):
@@ -33,95 +31,36 @@ class Asked(NamedTuple):
     """Beginning of the prompt that the server is supposed to hold already."""
     gaps_ps: Sequence[int]
     """How long the client does not read after each token; empty: never."""
-    on_finish: Callable[[Request], None] | None
+    on_finish: Callable[[Request], Any] | None
 
 
-class ClientWorld:
-    """What clients see of `sim.world.World`.
+class ClientWorld(ClientSide):
+    """Clients of a scenario, and who answers them.
 
     Parameters
     ----------
     scenario
         Its clients, and when they stop.
     seed
-        Of the workload.
+        Of the workload; the first replication is sent.
     """
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        self.env = simpy.Environment(initial_time=0)
-        self.seed = seed
-        self.options = EngineOptions()
-        until_s = scenario.submit_until_s
-        self.submit_until_ps = FOREVER_PS if until_s is None else to_ps(until_s)
-        self.draws: dict[str, Any] = {}
-        self.planned_count = 0
+        super().__init__(EngineOptions(), seed=seed, submit_until_s=scenario.submit_until_s)
         self._scenario = scenario
-        self._request_count = 0
-
-    def stream(self, name: str) -> Generator:
-        """Return the random stream of a name: that of the first replication."""
-        return stream(self.seed, name, 0)
 
     def begin(self) -> Event:
         """Start the clients; the event fires when all that can be done are done."""
-        world = cast(World, self)  # clients use nothing else of it
-        events = [make_client(model).start(world) for model in self._scenario.clients]
+        events = [make_client(model).start(self) for model in self._scenario.clients]
         return AllOf(self.env, [event for event in events if event is not None])
 
-    def ask(self, *request: Any, **keywords: Any) -> Event:
-        """Submit a request; the event succeeds with it when it is answered or given up."""
-        event = self.env.event()
-        self.submit(*request, **keywords, on_finish=event.succeed)
-        return event
-
-    def submit(
-        self,
-        client: str,
-        segments: tuple[Segment, ...],
-        output_tokens: int,
-        *,
-        session_id: str = "",
-        agent_index: int = 0,
-        turn_index: int = 0,
-        pause_before_ps: int = 0,
-        pause_kind: str = "",
-        resident_tokens: int = 0,
-        answer_segment: str = "",
-        parts: tuple[Part, ...] = (),
-        gaps_ps: Sequence[int] = (),
-        on_finish: Callable[[Request], Any] | None = None,
-    ) -> Request:
-        """Submit a request now; parameters as of `sim.world.World.submit`."""
-        prompt_tokens = sum([tokens for _, tokens in segments])
-        request = Request(
-            request_id=self._request_count,
-            client=client,
-            agent_index=agent_index,
-            session_id=session_id,
-            turn_index=turn_index,
-            submit_ps=int(self.env.now),
-            prompt_tokens=prompt_tokens,
-            cached_tokens=0,
-            left_tokens=prompt_tokens,
-            context_tokens=0,
-            segments=segments,
-            answer_segment=answer_segment or f"{session_id or self._request_count}/a{turn_index}",
-            parts=parts,
-            pause_before_ps=pause_before_ps,
-            pause_kind=pause_kind,
-        )
-        self._request_count += 1
-        is_endless = output_tokens >= FOREVER_PS
-        self._send(
-            Asked(
-                request,
-                None if is_endless else output_tokens,
-                tuple(_beginning(segments, resident_tokens)),
-                gaps_ps,
-                on_finish,
-            )
-        )
-        return request
+    def _take(self, request: Request, on_finish: Callable[[Request], Any] | None) -> None:
+        resident = tuple(_beginning(request.segments, request.cached_tokens))
+        # What the server holds is for the server to say.
+        request.left_tokens = request.prompt_tokens
+        request.cached_tokens = request.context_tokens = 0
+        output_tokens = None if request._is_endless else request._output_left
+        self._send(Asked(request, output_tokens, resident, request._gaps_ps, on_finish))
 
     def _send(self, asked: Asked) -> None:
         raise NotImplementedError

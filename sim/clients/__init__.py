@@ -18,7 +18,7 @@ from sim.clients.replay import Replay
 from sim.clients.streams import Streams
 
 if TYPE_CHECKING:
-    from sim.world import World
+    from sim.client_side import ClientSide
 
 
 class Client(Protocol):
@@ -32,7 +32,7 @@ class Client(Protocol):
     def finite(self) -> bool:
         """Whether the run has to wait for it; streams only accompany the others."""
 
-    def start(self, world: World) -> Event | None:
+    def start(self, world: ClientSide) -> Event | None:
         """Draw the workload and begin to submit.
 
         Returns

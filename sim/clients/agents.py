@@ -18,7 +18,7 @@ from sim.units import to_ps
 
 if TYPE_CHECKING:
     from sim.agent_tables import AgentsClient
-    from sim.world import World
+    from sim.client_side import ClientSide
 
 
 def draw_sessions(model: AgentsClient, agent: int, stream: Stream) -> Iterator[Session]:
@@ -71,7 +71,7 @@ class Agents:
         self._model = model
         self._away_ps = [(to_ps(from_s), to_ps(to_s)) for from_s, to_s in model.away]
 
-    def start(self, world: World) -> Event:
+    def start(self, world: ClientSide) -> Event:
         """Start every agent, ``stagger_s`` apart; the event fires when all of it is done."""
         loops: list[Event] = []
         for agent in range(self._model.count):
@@ -84,7 +84,7 @@ class Agents:
         return AllOf(world.env, loops)
 
     def _work(
-        self, world: World, agent: int, sessions: list[Session]
+        self, world: ClientSide, agent: int, sessions: list[Session]
     ) -> Generator[Event, Any, None]:
         yield world.env.timeout(to_ps(self._model.start_s + agent * self._model.stagger_s))
         beside: list[Event] = []
@@ -95,7 +95,7 @@ class Agents:
             yield AllOf(world.env, beside)
 
     def _converse(
-        self, world: World, agent: int, session: Session, beside: list[Event]
+        self, world: ClientSide, agent: int, session: Session, beside: list[Event]
     ) -> Generator[Event, Any, bool]:
         """Hold one conversation; what nobody waits for is added to ``beside``.
 
@@ -134,7 +134,9 @@ class Agents:
                 break
         return True
 
-    def _delegate(self, world: World, agent: int, session: Session) -> Generator[Event, Any, None]:
+    def _delegate(
+        self, world: ClientSide, agent: int, session: Session
+    ) -> Generator[Event, Any, None]:
         """Let a sub-agent work to its end."""
         for index, turn in enumerate(session.turns):
             answered_ps = int(world.env.now)
@@ -147,7 +149,13 @@ class Agents:
                 return
 
     def _ask(
-        self, world: World, group: str, agent: int, session: Session, index: int, answered_ps: int
+        self,
+        world: ClientSide,
+        group: str,
+        agent: int,
+        session: Session,
+        index: int,
+        answered_ps: int,
     ) -> Event:
         turn = session.turns[index]
         return world.ask(
@@ -164,7 +172,7 @@ class Agents:
         )
 
     def _send_helper(
-        self, world: World, agent: int, session: Session, index: int, helper: HelperPrompt
+        self, world: ClientSide, agent: int, session: Session, index: int, helper: HelperPrompt
     ) -> Event:
         return world.ask(
             self._model.helpers_group,

@@ -15,8 +15,8 @@ from sim.units import PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sim.client_side import ClientSide
     from sim.client_tables import ArrivalsClient
-    from sim.world import World
 
 _BLOCK = 1024
 """Requests whose Python objects exist ahead of their arrival."""
@@ -65,7 +65,7 @@ class Arrivals:
         self.name = model.name
         self._model = model
 
-    def start(self, world: World) -> Event:
+    def start(self, world: ClientSide) -> Event:
         """Draw everything and submit; the event fires when the last request is out of the system.
 
         One process walks through the arrivals, and a counter instead of an event a request tells
@@ -91,7 +91,7 @@ class Arrivals:
         return done
 
     def _submit(
-        self, world: World, drawn: list[array[Any]], done: Event
+        self, world: ClientSide, drawn: list[array[Any]], done: Event
     ) -> Generator[Event, Any, None]:
         env, name, submit = world.env, self.name, world.submit
         open_count = 1  # the walk itself

@@ -12,8 +12,8 @@ from sim.request import Segment
 from sim.units import to_ps
 
 if TYPE_CHECKING:
+    from sim.client_side import ClientSide
     from sim.client_tables import ProbeClient
-    from sim.world import World
 
 
 class Probe:
@@ -31,7 +31,7 @@ class Probe:
         self.name = model.name
         self._model = model
 
-    def start(self, world: World) -> Event:
+    def start(self, world: ClientSide) -> Event:
         """Wait for ``start_s`` and submit; the event fires when all are answered or refused."""
         model = self._model
         prompts, outputs = (
@@ -44,7 +44,9 @@ class Probe:
         world.planned_count += len(drawn)
         return world.env.process(self._submit(world, drawn))
 
-    def _submit(self, world: World, drawn: list[tuple[int, int]]) -> Generator[Event, Any, None]:
+    def _submit(
+        self, world: ClientSide, drawn: list[tuple[int, int]]
+    ) -> Generator[Event, Any, None]:
         yield world.env.timeout(to_ps(self._model.start_s))
         if world.env.now > world.submit_until_ps:
             return

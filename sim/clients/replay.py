@@ -11,8 +11,8 @@ from sim.replayed import Replayed, read_sessions
 from sim.request import Request
 
 if TYPE_CHECKING:
+    from sim.client_side import ClientSide
     from sim.client_tables import ReplayClient
-    from sim.world import World
 
 
 class Replay:
@@ -40,7 +40,7 @@ class Replay:
         self._model = model
         self._sessions, _ = read_sessions(model.path, model.mode, model.name)
 
-    def start(self, world: World) -> Event:
+    def start(self, world: ClientSide) -> Event:
         """Start the sessions; the event fires when the last request is answered or refused."""
         for session_id, requests in self._sessions:
             world.draws[session_id] = [
@@ -61,7 +61,7 @@ class Replay:
         return done
 
     def _converse(
-        self, world: World, index: int, session_id: str, requests: list[Replayed]
+        self, world: ClientSide, index: int, session_id: str, requests: list[Replayed]
     ) -> Generator[Event, Any, None]:
         for turn, item in enumerate(requests):
             yield world.env.timeout(item.pause_ps if turn else item.submit_ps)
@@ -82,7 +82,7 @@ class Replay:
             if request.status == "rejected":
                 return
 
-    def _submit(self, world: World, done: Event) -> Generator[Event, Any, None]:
+    def _submit(self, world: ClientSide, done: Event) -> Generator[Event, Any, None]:
         open_count = 1  # the walk itself
 
         def leave(request: Request | None) -> None:

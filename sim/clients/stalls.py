@@ -13,7 +13,7 @@ from sim.units import FOREVER_PS, to_ps
 
 if TYPE_CHECKING:
     from sim.client_fields import Stall
-    from sim.world import World
+    from sim.client_side import ClientSide
 
 
 class StalledGaps(Sequence[int]):
@@ -41,7 +41,7 @@ class StalledGaps(Sequence[int]):
         return self._stalled_ps if past == 0 or again else self._host_gap_ps
 
 
-def gaps_ps(world: World, stall: Stall | None) -> Sequence[int]:
+def gaps_ps(world: ClientSide, stall: Stall | None) -> Sequence[int]:
     """Return the host gaps of an answer; empty, which stands for the engine's own, if none stalls.
 
     Parameters

@@ -11,8 +11,8 @@ from sim.clients.stalls import gaps_ps
 from sim.units import FOREVER_PS, to_ps
 
 if TYPE_CHECKING:
+    from sim.client_side import ClientSide
     from sim.client_tables import StreamsClient
-    from sim.world import World
 
 
 class Streams:
@@ -30,7 +30,7 @@ class Streams:
         self.name = model.name
         self._model = model
 
-    def start(self, world: World) -> None:
+    def start(self, world: ClientSide) -> None:
         """Begin to decode at ``start_s``; streams are never done."""
         model = self._model
         rng = world.stream(f"{self.name}/0/context_tokens")
@@ -39,7 +39,7 @@ class Streams:
             world.draws[f"{self.name}/{index}"] = [(tokens,)]
         world.env.process(self._submit(world, contexts))
 
-    def _submit(self, world: World, contexts: list[int]) -> Generator[Event, Any, None]:
+    def _submit(self, world: ClientSide, contexts: list[int]) -> Generator[Event, Any, None]:
         yield world.env.timeout(to_ps(self._model.start_s))
         for index, tokens in enumerate(contexts):
             session_id = f"{self.name}/{index}"

@@ -31,7 +31,7 @@ LAYERS = [
     "sim.launch_line sim.checks sim.findings sim.profile_choice sim.policy_table "
     "sim.unknowns sim.unknown_checks sim.loading sim.schema sim.cost.build",
     # Who asks the engine.
-    "sim.world sim.clients",
+    "sim.client_side sim.world sim.clients",
     # What happened, as declared tables.
     "sim.columns sim.steps sim.block sim.spans sim.digest sim.results sim.assemble sim.recorder "
     "sim.atomic sim.result_files",
@@ -124,7 +124,7 @@ def test_no_cycles() -> None:
 def test_time_passes_in_one_place() -> None:
     """Only the engine waits for works; clients wait for pauses and answers."""
     waiting = {name for name, path in MODULES.items() if "simpy" in path.read_text()}
-    allowed = ("sim.engine", "sim.world", "sim.clients", "sim.simulation")
+    allowed = ("sim.engine", "sim.client_side", "sim.world", "sim.clients", "sim.simulation")
     allowed += ("sim.books", "sim.cases", "sim.pencil")
     allowed += ("calibration.record.world",)  # real time, which passes by itself
     assert {name for name in waiting if not name.startswith(allowed)} == set()
