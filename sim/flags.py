@@ -36,6 +36,8 @@ class Flag:
         The engine rounds the number up to a multiple of this.
     zero_is_off
         0 switches the thing off.
+    least
+        The engine refuses smaller numbers.
     has_value
         False for a switch.
     gives
@@ -55,6 +57,7 @@ class Flag:
     unit: str = ""
     multiple: int = 1
     zero_is_off: bool = False
+    least: int = 0
     has_value: bool = True
     gives: int | None = None
     needs: str = ""
@@ -100,6 +103,8 @@ class Flag:
         if not _WHOLE.fullmatch(text):
             raise ValueError(f"expected a whole number, got {text!r}"[:200])
         number = int(text)
+        if number < self.least:
+            raise ValueError(f"must be at least {self.least}, got {number}")
         if number == 0 and self.zero_is_off:
             return None
         value = -(-number // self.multiple) * self.multiple * self.factor
@@ -112,7 +117,8 @@ class Flag:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         number = Fraction(repr(value)) / self.factor
-        if number.denominator != 1 or number % self.multiple or (not number and self.zero_is_off):
+        is_off = number < self.least or (not number and self.zero_is_off)
+        if number.denominator != 1 or number % self.multiple or is_off:
             return None
         return str(int(number))
 

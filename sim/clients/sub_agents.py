@@ -58,11 +58,13 @@ def _draw_one(model: AgentsClient, table: SubAgents, session_id: str, stream: St
     system = system_segments(model.name, shared, table.common_tokens, "sub-agents")
     conversation = Conversation(system)
     conversation.add(f"{session_id}/first", max(first - shared, 1))
-    turns = [conversation.turn(outputs[0], 0, "")]
-    for turn in range(1, size):
-        conversation.add(f"{session_id}/a{turn - 1}", outputs[turn - 1])
-        conversation.add(f"{session_id}/result{turn}", results[turn])
+    turns: list[Turn] = []
+    for turn in range(size):
+        kind, pause_ps = ("tool", to_ps(pauses_s[turn])) if turn else ("", 0)
+        if turn:
+            conversation.add(f"{session_id}/a{turn - 1}", outputs[turn - 1])
+            conversation.add(f"{session_id}/result{turn}", results[turn])
         if conversation.tokens + outputs[turn] > model.context_limit_tokens:
             break
-        turns.append(conversation.turn(outputs[turn], to_ps(pauses_s[turn]), "tool"))
+        turns.append(conversation.turn(outputs[turn], pause_ps, kind))
     return Session(session_id, turns)

@@ -39,7 +39,7 @@ _MODELLED = (
         key="kv.disk_budget_bytes",
         factor=_MIB,
         unit="MiB",
-        zero_is_off=True,
+        least=1,
         needs=_ON_DISK,
     ),
     Flag(names=("--kv-disk-dir",), key="kv.disk_budget_bytes", gives=4096 * 2**20),

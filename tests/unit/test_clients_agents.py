@@ -175,6 +175,19 @@ def test_an_absence_ends_after_it_begins(span: str) -> None:
 # -- sub-agents -----------------------------------------------------------------------------------
 
 
+def test_a_sub_agent_keeps_to_the_context_limit_from_its_first_prompt_on() -> None:
+    keys = {"turn_share": 1.0, "shared_prefix_tokens": 100, "output_tokens": 5}
+    for first_tokens, fits in ((15_000, True), (50_000, False)):
+        (session,) = drawn(
+            context_limit_tokens=40_000,
+            first_prompt_tokens=16_000,
+            sub_agents={**keys, "first_prompt_tokens": first_tokens},
+        )
+        teams = [each for team in session.sub_agents.values() for each in team]
+        assert teams
+        assert all(bool(each.turns) is fits for each in teams)
+
+
 def test_a_parent_waits_for_its_sub_agents() -> None:
     asked = requests(SUB_AGENTS)
     parent, team = of("agents", asked), of("agents-sub-agents", asked)

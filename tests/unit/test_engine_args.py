@@ -181,7 +181,6 @@ ON_DISK = "my-day"
         ("ds4-server --kv-disk-dir /var/kv --kv-disk-space-mb 99", 99, ""),
         ("--kv-disk-space-mb 99", 99, ""),
         ("--kv-disk-dir /var/kv", 32768, ""),
-        ("--kv-disk-space-mb 0", None, ""),
         ("-c 200000", 32768, ""),
     ],
 )
@@ -193,6 +192,15 @@ def test_a_line_that_starts_the_server_says_whether_it_has_a_disk_cache(
     assert budget == (None if budget_mib is None else budget_mib * 2**20)
     assert said in "; ".join(scenario.notes)
     assert load_scenario(ON_DISK, engine_args=scenario.engine_args).hash == scenario.hash
+
+
+def test_no_space_on_disk_is_refused_as_the_server_does() -> None:
+    """It takes whole numbers from 1 on; without a folder there is no cache."""
+    with pytest.raises(InputError, match=r"--kv-disk-space-mb: must be at least 1, got 0"):
+        load("--kv-disk-dir /var/kv --kv-disk-space-mb 0")
+    off = load_scenario(ON_DISK, ["kv.disk_budget_bytes=0"])
+    assert off.kv.disk_budget_bytes is None
+    assert "--kv-disk" not in launch_line(off)
 
 
 def test_an_option_switches_the_disk_cache_on_after_all() -> None:
@@ -207,7 +215,7 @@ ANY_FLAGS = st.lists(
     st.sampled_from(
         [
             *("--kv-disk-dir /var/kv", "--kv-disk-dir '/a b/kv'", "--kv-disk-dir=/", "-c 70000"),
-            *("--kv-disk-space-mb 99", "--kv-disk-space-mb 0", "--batched-session 3", "--metal"),
+            *("--kv-disk-space-mb 99", "--kv-disk-space-mb 7", "--batched-session 3", "--metal"),
             *("--kv-cache-continued-interval-tokens 5000", "--kv-cache-min-tokens 2048"),
             *("--kv-cache-cold-max-tokens 0", "--mixed-prefill-quantum 640", "-m /srv/a.gguf"),
             *("--port=80", "--max-queue 3", "--what now", "--batched-session 4", "and"),
@@ -222,7 +230,7 @@ FRONTS += ["DS4_SERVER_MIXED_PREFILL_QUANTUM=64 DS4_SERVER_BATCH_LOG=1 ds4-serve
 
 @given(st.sampled_from(["three-agents", ON_DISK]), st.sampled_from(FRONTS), ANY_FLAGS)
 @settings(deadline=None, max_examples=30)
-@example("three-agents", "", ["--kv-disk-dir a", "--kv-disk-space-mb 0", "--kv-cache-min-tokens 9"])
+@example("three-agents", "", ["--kv-disk-dir a", "--kv-disk-space-mb 9", "--kv-cache-min-tokens 9"])
 def test_the_recorded_flags_make_the_same_run(name: str, front: str, flags: list[str]) -> None:
     try:
         scenario = load_scenario(name, engine_args=front + " ".join(flags))
