@@ -82,13 +82,15 @@ def _works(results: Results, begin_s: float, end_s: float, victim: int) -> Itera
 def _jobs(results: Results, begin_s: float, end_s: float, victim: int) -> Iterator[_Holder]:
     requests, jobs = results.table("requests"), results.table("jobs")
     own = int(requests["request_id"][victim])
-    inside = (jobs["end_s"] > begin_s) & (jobs["begin_s"] < end_s)
+    inside = (jobs["end_s"] > begin_s) & (jobs["begin_s"] < end_s) & (jobs["kind"] != "sync")
     for at in np.flatnonzero(inside).tolist():
         begin, end = float(jobs["begin_s"][at]), float(jobs["end_s"][at])
         request, kind = int(jobs["request_id"][at]), str(jobs["kind"][at])
         name = "load" if kind == "load" else f"{kind} save"
         who = session_of(requests, request)
-        label = f"{name} {'of its own' if request == own else f'of {who}'}"
+        # What an evict save keeps is somebody else's: its request waits for it.
+        relation, mine = ("for", "itself") if kind == "evict" else ("of", "its own")
+        label = f"{name} {relation} {mine if request == own else who}"
         size = f"{int(jobs['size_bytes'][at]) / 2**20:,.0f} MiB"
         took = min(end, end_s) - max(begin, begin_s)
         yield _Holder(begin, took, label, f"{name}: {who} {size}")

@@ -156,6 +156,7 @@ def compare(
     from sim.cli.comparison import comparison_screen, markdown_table
     from sim.cli.rejected import rejection_warnings
     from sim.cli.terminal import show, write
+    from sim.cli.too_much_memory import memory_warnings
     from sim.validity import outside_range
 
     if baseline is not None and baseline.count != done[0].count:
@@ -166,7 +167,9 @@ def compare(
         )
     outside = [outside_range(each.first, each.scenario.profile) for each in done]
     named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
-    rejected = [said for each in done for said in rejection_warnings(each)]
+    rejected = [
+        said for each in done for said in (*memory_warnings(each), *rejection_warnings(each))
+    ]
     notes = [note for each in scenarios for note in each.notes]
     warn(*too_large, *notes, *outside_warning(named), *rejected, *doubts)
     if done[0].is_interrupted:  # the screen says itself when nothing is random

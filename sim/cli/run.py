@@ -282,6 +282,7 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
 def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
     from sim.cli.basis import outside_warning
     from sim.cli.rejected import rejection_warnings
+    from sim.cli.too_much_memory import memory_warnings
     from sim.client_tables import ArrivalsClient
     from sim.open_loop import overload_warning
 
@@ -290,7 +291,7 @@ def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
         if isinstance(client, ArrivalsClient):
             overload = overload_warning(done.first, client.name)
             said += [overload] if overload else []
-    return [*said, *rejection_warnings(done)]
+    return [*said, *memory_warnings(done), *rejection_warnings(done)]
 
 
 def _document(

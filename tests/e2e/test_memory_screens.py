@@ -46,3 +46,17 @@ def test_metrics_and_conditions_take_the_labels_of_the_screens() -> None:
     by_label = moesim("compare", "cold-probe", *grid, "--keep", "longest pause<1").stdout
     by_name = moesim("compare", "cold-probe", *grid, "--keep", "worst_gap_s<1").stdout
     assert by_label.replace("longest pause<1", "worst_gap_s<1") == by_name
+
+
+def test_what_sessions_reach_is_held_against_the_machine() -> None:
+    """Weights alone would fit; without kv.slot_context_tokens only the run shows the rest."""
+    less = ("--set", "machine.memory_bytes=92000000000")
+    for command in (
+        ("run",),
+        ("compare", "--with", "engine.slot_count=2,3", "--replications", "2"),
+    ):
+        done = moesim(command[0], "three-agents", *less, *command[1:])
+        assert done.exit_code == 0, done.output
+        assert "warning: does not fit" in done.stderr
+        assert "the machine has 85.7 GiB (machine.memory_bytes)" in done.stderr
+    assert "does not fit" not in moesim("run", "three-agents").stderr

@@ -1,0 +1,30 @@
+"""Runs that would not fit: what sessions reached is more than the machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sim.memory import GIB, memory_of_run
+from sim.memory_checks import weights_note
+from sim.replicated import Replicated
+
+
+def memory_warnings(run: Replicated) -> Iterator[str]:
+    """Yield the sum of a run that its machine cannot hold, in some workload.
+
+    Settings that reserve too much are refused before a run; this is for what only a run shows.
+    """
+    it = run.scenario
+    budget = it.machine.memory_bytes
+    reached = run.values.get("memory_peak_bytes")
+    if budget is None or reached is None or not (reached > budget).any():
+        return
+    memory = memory_of_run(run.first.table("requests"), it.engine, it.kv, it.profile.model)
+    named = f" in {run.name}" if run.name else ""
+    where = (
+        "" if run.count == 1 else f" in {int((reached > budget).sum())} of {run.count} workloads"
+    )
+    yield (
+        f"does not fit{named}{where}: {memory}, the machine has {budget / GIB:,.1f} GiB "
+        f"(machine.memory_bytes). {weights_note(it.profile)}"
+    )
