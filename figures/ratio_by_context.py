@@ -13,6 +13,7 @@ import pandas as pd
 
 from calibration.switch_cost import switch_costs
 from calibration.validation.calibration_intervals import NORMAL, shifted, standard_deviation
+from calibration.validation.seed_figures import seed_figures
 from figures.style import BLUE, GREY, ORANGE, svg_text, use_style
 from sim.loading import load_scenario
 from sim.metrics import summary
@@ -26,10 +27,24 @@ if TYPE_CHECKING:
 CONTEXTS_TOKENS = (0, 20_000, 60_000, 100_000, 140_000, 177_000)
 NEW_TOKENS = 24_800
 QUANTA = (128, 2048)
-RECORDED_PROBE = {0: 2.31, 177_000: 1.66}
-"""One cold prompt and the text after table 7; the first is what the profile is fitted to."""
-RECORDED_AGENTS = {15_000: 2.14, 45_000: 2.37, 80_000: 2.12, 140_000: 2.25}
-"""Table 7, at the middle of each range of contexts."""
+PROBE_ROWS = {"20k context": 0, "177k context": 177_000}
+"""Context of each row of the text after table 7; the first is the cold prompt of table 3."""
+AGENT_ROWS = {
+    "0 to 30k": 15_000,
+    "30k to 60k": 45_000,
+    "60k to 100k": 80_000,
+    "beyond 100k": 140_000,
+}
+"""Middle of each range of contexts of table 7, of the last up to the longest, 178,000."""
+
+
+def recorded(table: str, contexts_tokens: dict[str, int]) -> dict[int, float]:
+    """Return recorded ratios by context."""
+    return {
+        contexts_tokens[each.row]: each.value
+        for each in seed_figures()
+        if each.table == table and each.column == "ratio"
+    }
 
 
 def span_s(quantum_tokens: int, context_tokens: int, count: int, profile: Profile | None) -> float:
@@ -104,8 +119,8 @@ def draw(frame: pd.DataFrame, axes: Axes) -> None:
         label="three prompts, if every quantum cost 0.2 s more",
     )  # fmt: skip
     for points, marker, label in (
-        (RECORDED_PROBE, "o", "one prompt, recorded"),
-        (RECORDED_AGENTS, "s", "three agents, recorded"),
+        (recorded("text after table 7", PROBE_ROWS), "o", "one prompt, recorded"),
+        (recorded("7", AGENT_ROWS), "s", "three agents, recorded"),
     ):
         axes.plot(
             [key / 1000 for key in points], list(points.values()), linestyle="none",
