@@ -71,7 +71,7 @@ class Books:
         self._free_ps, self._after_prefill = 0, False
         options = self.options
         self._capacity = FOREVER_PS if (c := options.kv_capacity_tokens) is None else c
-        disk = options.checkpoints
+        disk = options.disk
         self._disk = None if disk is None else DiskBooks(disk, self.require)
         self._host_ps = to_ps(options.host_gap_s)
         self._chunk_ps = to_ps(options.chunk_gap_s)

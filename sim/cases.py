@@ -14,12 +14,12 @@ import simpy
 
 from sim.books import Books
 from sim.checkpoint_rules import CheckpointCost
-from sim.checkpointing import CheckpointSettings
 from sim.cost import Cost
 from sim.cost.expert_term import RowsTerm
 from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, LinearCost
 from sim.cost.table import Grid, TableCost
+from sim.disk_cache import DiskCacheSettings
 from sim.experts.routing import build_routing
 from sim.policies import Policy
 from sim.units import FOREVER_PS, PS_PER_S
@@ -140,7 +140,7 @@ def draw_case(
         chunk_gap_s=0.0 if gapless else pick([0.0, 2e-3, 0.02, 0.1]),
         barging_probability=pick([0.0, 0.5, 0.9]),
         kv_capacity_tokens=pick([None, tokens * 3, tokens * 3 // 2]) if memory else None,
-        checkpoints=None if memory else draw_checkpoints(pick, tokens),
+        disk=None if memory else draw_checkpoints(pick, tokens),
     )
     return Case(
         options,
@@ -170,11 +170,11 @@ def draw_case(
     )
 
 
-def draw_checkpoints(pick: Pick, tokens: int) -> CheckpointSettings | None:
+def draw_checkpoints(pick: Pick, tokens: int) -> DiskCacheSettings | None:
     """Choose a disk cache, or none."""
     if pick([True, False]):
         return None
-    return CheckpointSettings(
+    return DiskCacheSettings(
         cost=CheckpointCost(
             base_bytes=10,
             bytes_per_token=1.0,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sim.checkpointing import CheckpointSettings
-from sim.checkpoints import cut
+from sim.disk_cache import DiskCacheSettings
+from sim.disk_store import cut
 from sim.request import Job, Request, Segment
 from sim.units import FOREVER_PS, PS_PER_S
 
@@ -28,7 +28,7 @@ class DiskBooks:
         Notes a law that does not hold.
     """
 
-    def __init__(self, settings: CheckpointSettings, require: Require) -> None:
+    def __init__(self, settings: DiskCacheSettings, require: Require) -> None:
         self.settings, self._require = settings, require
         self._texts: set[Text] = set()
         self._live: dict[int, Text] = {}

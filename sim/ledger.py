@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sim.checkpointing import Checkpoints
+from sim.disk_cache import DiskCache
 from sim.errors import InvariantError
 from sim.kv import KvStore
 from sim.layout import Layout
@@ -43,7 +43,7 @@ class Ledger:
     token_from_prefill
         Whether the work that ends a prompt yields the first token (vLLM); otherwise the next
         decode work does (ds4, mlx-lm).
-    checkpoints
+    disk
         Checkpoints on disk, or ``None`` for no disk cache.
     admit_ps
         How long the engine stands still before an admission, fixed and per token of the prompt.
@@ -64,12 +64,12 @@ class Ledger:
         kv: KvStore,
         *,
         token_from_prefill: bool = True,
-        checkpoints: Checkpoints | None = None,
+        disk: DiskCache | None = None,
         admit_ps: tuple[int, int] = (0, 0),
     ) -> None:
         self.layout, self.lock, self.view, self.observer = layout, lock, view, observer
         self.kv, self.admit_ps = kv, admit_ps
-        self.token_from_prefill, self.checkpoints = token_from_prefill, checkpoints
+        self.token_from_prefill, self.disk = token_from_prefill, disk
         self.claim = getattr(policy, "claim", None)
         self.reach = getattr(kv, "reach", None)
         # A fair lock hands over at once: nothing to simulate.
@@ -136,8 +136,8 @@ class Ledger:
         asked_ps = self.view.now_ps if slot is None else max(row.submit_ps, slot.used_ps)
         lost = self.kv.admit(row)
         jobs = [Job("sync", row, 0)] if self._syncs else []
-        if self.checkpoints is not None:
-            jobs += self.checkpoints.admit(row, lost, self.view.now_ps)
+        if self.disk is not None:
+            jobs += self.disk.admit(row, lost, self.view.now_ps)
         if jobs:
             for job, then in pairwise(jobs):
                 job.then = then
@@ -190,8 +190,8 @@ class Ledger:
                     if row.first_token_ps < 0:
                         row.first_token_ps = _first_step_end_ps(run, works)
                     self._emit(row, times, end_ps)
-                    if self.checkpoints is not None and row._output_left > 0:
-                        job = self.checkpoints.continued(row, end_ps)
+                    if self.disk is not None and row._output_left > 0:
+                        job = self.disk.continued(row, end_ps)
                         if job is not None:
                             self._queue(job, end_ps)
             if work.prefill:
@@ -220,17 +220,15 @@ class Ledger:
             if row.first_token_ps < 0:
                 row.first_token_ps = end_ps
             self._emit(row, 1, end_ps)
-        if self.checkpoints is not None:
-            self._checkpoint_prompt(self.checkpoints, row, tokens, end_ps)
+        if self.disk is not None:
+            self._checkpoint_prompt(self.disk, row, tokens, end_ps)
 
-    def _checkpoint_prompt(
-        self, checkpoints: Checkpoints, row: Request, tokens: int, end_ps: int
-    ) -> None:
+    def _checkpoint_prompt(self, disk: DiskCache, row: Request, tokens: int, end_ps: int) -> None:
         """Save a prompt at its anchor through the raw lock, at a multiple inside the quantum."""
         if row.cut_tokens:
             row.cut_tokens -= tokens
             if not row.cut_tokens:
-                saved = checkpoints.cold(row, end_ps)
+                saved = disk.cold(row, end_ps)
                 # What is left of the prompt is another sync.
                 sync = Job("sync", row, 0) if self._syncs and row.left_tokens else None
                 if saved is not None:
@@ -238,7 +236,7 @@ class Ledger:
                 if (job := saved or sync) is not None:
                     self._queue(job, end_ps)
                 return
-        job = checkpoints.continued(row, end_ps)
+        job = disk.continued(row, end_ps)
         if job is not None:
             self._hold_back(job)
             self.holding.append(job)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from sim.checkpointing import CheckpointSettings
 from sim.clients import make_client
 from sim.cost.build import build_cost
+from sim.disk_cache import DiskCacheSettings
 from sim.guard import Guarded
 from sim.kv import KvStore, SessionKv, SlotKv
 from sim.manifest import make_manifest
@@ -126,15 +126,15 @@ def engine_options(scenario: Scenario) -> EngineOptions:
         barging_probability=engine.barging_probability if engine.lock == "barging" else 0.0,
         kv_capacity_tokens=kv.capacity_tokens,
         slot_context_tokens=kv.slot_context_tokens,
-        checkpoints=_checkpoint_settings(scenario),
+        disk=_checkpoint_settings(scenario),
     )
 
 
-def _checkpoint_settings(scenario: Scenario) -> CheckpointSettings | None:
+def _checkpoint_settings(scenario: Scenario) -> DiskCacheSettings | None:
     kv = scenario.kv
     if kv.disk_budget_bytes is None or not _has_slots(scenario):
         return None
-    return CheckpointSettings(
+    return DiskCacheSettings(
         cost=kv.checkpoint_cost,
         budget_bytes=kv.disk_budget_bytes,
         min_tokens=kv.checkpoint_min_tokens,

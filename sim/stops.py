@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sim.checkpointing import Checkpoints
 from sim.cost import Cost
+from sim.disk_cache import DiskCache
 from sim.request import Request, Work
 
 
@@ -16,13 +16,13 @@ class Stops:
     ----------
     cost
         Knows the launches of a chunk: a session is saved at the end of one (``ds4_server.c``).
-    checkpoints
+    disk
         Knows when a session is saved.
     """
 
-    def __init__(self, cost: Cost, checkpoints: Checkpoints) -> None:
-        self.cost, self.checkpoints = cost, checkpoints
-        self.interval_tokens = checkpoints.settings.interval_tokens
+    def __init__(self, cost: Cost, disk: DiskCache) -> None:
+        self.cost, self.disk = cost, disk
+        self.interval_tokens = disk.settings.interval_tokens
 
     def prompt_tokens(self, row: Request) -> int:
         """Return the prompt tokens up to the next point at which a run must end."""
@@ -58,6 +58,6 @@ class Stops:
         if every and end // every != (end + tokens) // every:
             for launch in self.cost.launches(end, tokens):
                 end += launch
-                if self.checkpoints.is_due(row, end):
+                if self.disk.is_due(row, end):
                     return end - row.context_tokens
         return tokens

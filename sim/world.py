@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import simpy
 
 from sim.audit import AuditedEngine
-from sim.checkpointing import Checkpoints, CheckpointSettings
 from sim.client_side import ClientSide
 from sim.cost import Cost
+from sim.disk_cache import DiskCache, DiskCacheSettings
 from sim.engine import Engine
 from sim.errors import DeadlockError
 from sim.kv import KvStore, SessionKv, SlotKv
@@ -51,7 +51,7 @@ class EngineOptions:
     admit_s: float = 0.0
     admit_token_s: float = 0.0
     """The engine stands still before an admission: so long, and so long per token of prompt."""
-    checkpoints: CheckpointSettings | None = None
+    disk: DiskCacheSettings | None = None
     """Disk cache; none when None."""
 
     def __post_init__(self) -> None:
@@ -113,13 +113,12 @@ class World(ClientSide):
         slots = options.slot_count
         self.kv = kv or (SlotKv(slots) if slots else SessionKv())
         capacity = options.kv_capacity_tokens
-        disk = options.checkpoints
-        self.checkpoints = None if disk is None else Checkpoints(disk)
+        self.disk = None if options.disk is None else DiskCache(options.disk)
         layout = Layout(
             cost,
             to_ps(options.host_gap_s),
             to_ps(options.chunk_gap_s),
-            None if self.checkpoints is None else Stops(cost, self.checkpoints),
+            None if self.disk is None else Stops(cost, self.disk),
             jobs_wait=options.barging_probability > 0,
         )
         ledger = Ledger(
@@ -134,7 +133,7 @@ class World(ClientSide):
             observer,
             self.kv,
             token_from_prefill=options.first_token == "prefill",
-            checkpoints=self.checkpoints,
+            disk=self.disk,
             admit_ps=(to_ps(options.admit_s), to_ps(options.admit_token_s)),
         )
         engine_class = AuditedEngine if audit else Engine

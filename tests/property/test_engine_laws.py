@@ -45,7 +45,7 @@ def draw(data: st.DataObject, kind: str, **keywords: Any) -> Case:
 
 def without_gaps(case: Case) -> Case:
     """Rows are ready at once, so that only the policy can leave the engine idle."""
-    options = replace(case.options, host_gap_s=0.0, chunk_gap_s=0.0, checkpoints=None)
+    options = replace(case.options, host_gap_s=0.0, chunk_gap_s=0.0, disk=None)
     return replace(case, options=options, streams=tuple((*s[:3], ()) for s in case.streams))
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from sim import engine, layout, ledger
 from sim.cases import Case, Pick, draw_case, linear_cost
-from sim.checkpoints import DiskStore
 from sim.conformance import check_policy, faults
 from sim.cost.linear import LinearCost
+from sim.disk_store import DiskStore
 from sim.layout import Layout
 from sim.loading import load_scenario
 from sim.policies import find_policy, policy_names

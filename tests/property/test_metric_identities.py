@@ -20,9 +20,9 @@ from simpy import Event
 from sim import intervals
 from sim.agent_metrics import jain_fairness
 from sim.checkpoint_rules import CheckpointCost
-from sim.checkpointing import CheckpointSettings
 from sim.cost.launches import LaunchCut
 from sim.cost.linear import Coefficients, LinearCost
+from sim.disk_cache import DiskCacheSettings
 from sim.metric_table import METRIC_BY_NAME
 from sim.metrics import summary
 from sim.observer import tee
@@ -43,7 +43,7 @@ from sim.run import Run
 from sim.units import FOREVER_PS, PS_PER_S, to_ps
 from sim.world import EngineOptions, World
 
-SAVES = CheckpointSettings(
+SAVES = DiskCacheSettings(
     cost=CheckpointCost(bytes_per_token=1.0, save_s=0.02), min_tokens=50, interval_tokens=50
 )
 
@@ -140,7 +140,7 @@ def cases(draw: st.DrawFn) -> Case:
             prefill_cap_tokens=draw(st.sampled_from([None, 24])),
             host_gap_s=gap_s,
             kv_capacity_tokens=capacity,
-            checkpoints=draw(st.sampled_from([None, SAVES])) if not capacity else None,
+            disk=draw(st.sampled_from([None, SAVES])) if not capacity else None,
         ),
         Coefficients(
             prefill_chunk_s=draw(st.sampled_from([0.0, 0.01])),

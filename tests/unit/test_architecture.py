@@ -18,8 +18,8 @@ LAYERS = [
     "sim.exit_codes sim.units sim.errors sim.rng sim.request sim.resident sim.run sim.view "
     "sim.observer sim.watcher",
     # The kernel: choose, price, account, let time pass.
-    "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.checkpoints "
-    "sim.checkpointing sim.stops sim.lock sim.priced sim.work_checks sim.layout sim.ledger "
+    "sim.experts sim.cost sim.flags sim.policies sim.kv sim.checkpoint_rules sim.disk_store "
+    "sim.disk_cache sim.stops sim.lock sim.priced sim.work_checks sim.layout sim.ledger "
     "sim.engine sim.audit sim.guard",
     # Input: from TOML to a frozen scenario.
     "sim.fields sim.unit_words sim.lines sim.documents sim.validation sim.distribution_form "

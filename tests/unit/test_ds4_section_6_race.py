@@ -33,7 +33,7 @@ from typing import Any
 import pytest
 
 from sim.checkpoint_rules import CheckpointCost
-from sim.checkpointing import CheckpointSettings
+from sim.disk_cache import DiskCacheSettings
 from sim.pencil import Ask, Trace, play_by_hand
 from sim.policies.ds4 import Ds4
 from sim.units import FOREVER_PS
@@ -43,12 +43,12 @@ SAVE = CheckpointCost(bytes_per_token=1.0, save_s=0.05)
 
 
 def run(*asks: Any, barging: float = 0.0, save_at: int = 0, **keys: Any) -> Trace:
-    disk = CheckpointSettings(cost=SAVE, interval_tokens=save_at, min_tokens=1)
+    disk = DiskCacheSettings(cost=SAVE, interval_tokens=save_at, min_tokens=1)
     options = EngineOptions(
         slot_count=6,
         first_token="decode",
         barging_probability=barging,
-        checkpoints=disk if save_at else None,
+        disk=disk if save_at else None,
     )
     return play_by_hand(Ds4(Ds4.Parameters(**keys)), asks, options)
 

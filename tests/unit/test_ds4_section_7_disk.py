@@ -33,11 +33,11 @@ A byte is a token.
 | 7.3a a save inside a quantum lengthens it | test_a_save_inside_prefill_lengthens_the_quantum |
 | 7.3b any save stalls everyone | test_a_save_stalls_every_decoder |
 | 7.4 times | test_kv_fit.py |
-| 7.5a score | test_checkpoints.py |
+| 7.5a score | test_disk_store.py |
 | 7.5b the smallest dies first | test_at_a_full_disk_the_smallest_dies_first |
 | 7.6 four weeks of one user | test_fleet_day.py |
 
-The score has laws, too (test_checkpoint_laws); the interval is rounded up by the flags
+The score has laws, too (test_disk_store_laws); the interval is rounded up by the flags
 (test_engine_args).
 
 Not modelled. 7.2e: runs end when their clients are done.
@@ -52,7 +52,7 @@ from typing import Any
 import pytest
 
 from sim.checkpoint_rules import CheckpointCost
-from sim.checkpointing import CheckpointSettings
+from sim.disk_cache import DiskCacheSettings
 from sim.kv import SlotKv
 from sim.pencil import ROUND_COST, Ask, Trace, play_by_hand
 from sim.policies.ds4 import Ds4
@@ -67,7 +67,7 @@ def run(
     cap: int | None = None, base: int = 0, budget: int | None = None, rewind: bool = False,
     **keys: Any,
 ) -> Trace:  # fmt: skip
-    disk = CheckpointSettings(
+    disk = DiskCacheSettings(
         cost=replace(DISK, base_bytes=base),
         budget_bytes=budget,
         interval_tokens=interval,
@@ -78,7 +78,7 @@ def run(
         first_token="decode",
         barging_probability=barging,
         prefill_cap_tokens=cap,
-        checkpoints=disk,
+        disk=disk,
     )
 
     def cost() -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from sim.cases import Case, linear_cost, play
 from sim.checkpoint_rules import CheckpointCost
-from sim.checkpointing import CheckpointSettings
+from sim.disk_cache import DiskCacheSettings
 from sim.lock import RawLock
 from sim.policies.ds4 import Ds4
 from sim.request import Job, Request
@@ -88,7 +88,7 @@ def save(barging: float, seed: int = 1) -> tuple[float, float]:
     case = Case(
         EngineOptions(
             slot_count=2, barging_probability=barging,
-            checkpoints=CheckpointSettings(cost=SAVES, interval_tokens=16, min_tokens=16),
+            disk=DiskCacheSettings(cost=SAVES, interval_tokens=16, min_tokens=16),
         ),
         COST,
         agents=((to_ps(0.1), ((12, 8, 0),)),),

@@ -8,7 +8,7 @@ import pytest
 
 from sim.cases import Case, linear_cost, play
 from sim.checkpoint_rules import CheckpointCost
-from sim.checkpointing import CheckpointSettings
+from sim.disk_cache import DiskCacheSettings
 from sim.policies.ds4 import Ds4
 from sim.units import PS_PER_S, to_ps
 from sim.world import EngineOptions
@@ -18,11 +18,11 @@ COST = partial(linear_cost, prefill_token_s=1e-3, decode_row_s=1e-2)
 
 def end_s(save_s: float, gap_s: float) -> float:
     """End of an answer of four tokens after a prompt of 15: the save is due after the first."""
-    saves = CheckpointSettings(
+    saves = DiskCacheSettings(
         cost=CheckpointCost(bytes_per_token=1.0, save_s=save_s), interval_tokens=16, min_tokens=16
     )
     case = Case(
-        EngineOptions(slot_count=1, first_token="decode", host_gap_s=gap_s, checkpoints=saves),
+        EngineOptions(slot_count=1, first_token="decode", host_gap_s=gap_s, disk=saves),
         COST,
         agents=((0, ((15, 4, 0),)),),
     )

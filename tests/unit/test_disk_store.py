@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.checkpoint_rules import CheckpointCost, cold_anchor, is_continued_due, user_marker
-from sim.checkpoints import HALF_LIFE_PS, Checkpoint, DiskStore, Kind, cut
+from sim.disk_store import HALF_LIFE_PS, Checkpoint, DiskStore, Kind, cut
 from sim.units import PS_PER_S, to_ps
 
 TEN = CheckpointCost(base_bytes=0, bytes_per_token=10)
@@ -175,9 +175,9 @@ class TestScore:
         assert file.hits_at(7 * HALF_LIFE_PS) == 0
 
     @pytest.mark.parametrize(
-        ("kind", "factor"), [("cold", 2), ("evict", 2), ("shutdown", 2), ("continued", 1)]
+        ("kind", "factor"), [("cold", 2), ("evict", 2), ("continued", 1)]
     )
-    def test_cold_evict_and_shutdown_count_twice(self, kind: Kind, factor: int) -> None:
+    def test_cold_and_evict_count_twice(self, kind: Kind, factor: int) -> None:
         assert Checkpoint((A,), 1000, 10_000, kind, 0).score(0) == pytest.approx(factor * 0.1)
 
     def test_a_continued_one_that_the_coming_file_extends_counts_a_twentieth(self) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.checkpoint_rules import CheckpointCost, cold_anchor, is_continued_due, user_marker
-from sim.checkpoints import DiskStore, Kind, cut
+from sim.disk_store import DiskStore, Kind, cut
 from sim.request import Job, Request, Segment
 from sim.resident import Resident
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointSettings:
+class DiskCacheSettings:
     """The disk cache of an engine.
 
     Parameters
@@ -40,7 +40,7 @@ class CheckpointSettings:
     cold_max_tokens: int = 0
 
 
-class Checkpoints:
+class DiskCache:
     """The disk cache in one run.
 
     Attributes
@@ -49,7 +49,7 @@ class Checkpoints:
         What is on disk.
     """
 
-    def __init__(self, settings: CheckpointSettings) -> None:
+    def __init__(self, settings: DiskCacheSettings) -> None:
         self.settings = settings
         self.store = DiskStore(settings.cost, settings.budget_bytes, settings.min_tokens)
 

@@ -19,15 +19,15 @@ from sim.request import Segment
 from sim.resident import common_tokens
 from sim.units import PS_PER_S
 
-Kind = Literal["cold", "continued", "evict", "shutdown"]
+Kind = Literal["cold", "continued", "evict"]
 """Why a checkpoint was written: the anchor of a prompt without any cache; a multiple of the
-interval; a slot that is about to lose its session; the end of the server."""
+interval; a slot that is about to lose its session."""
 
 HALF_LIFE_PS = 6 * 3600 * PS_PER_S
 """Hits count half after six hours without a further one."""
 
 _FEWEST_HITS = 0.01
-_LASTING: frozenset[Kind] = frozenset(("cold", "evict", "shutdown"))
+_LASTING: frozenset[Kind] = frozenset(("cold", "evict"))
 
 
 @dataclass(slots=True, eq=False)

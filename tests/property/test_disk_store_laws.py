@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.checkpoint_rules import CheckpointCost, cold_anchor, is_continued_due
-from sim.checkpoints import Checkpoint, DiskStore
+from sim.disk_store import Checkpoint, DiskStore
 from sim.request import Segment
 from sim.units import PS_PER_S
 
 MIN_TOKENS = 3
-KINDS = ("cold", "continued", "evict", "shutdown")
+KINDS = ("cold", "continued", "evict")
 sessions = st.lists(
     st.tuples(st.sampled_from("abcd"), st.integers(1, 9)), min_size=1, max_size=5
 ).map(tuple)  # fmt: skip
