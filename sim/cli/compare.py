@@ -152,11 +152,10 @@ def compare(
     command = canonical_command("compare", scenario_name, options)
 
     from sim.cli.basis import outside_warning
+    from sim.cli.cautions import cautions
     from sim.cli.compare_document import compare_document
     from sim.cli.comparison import comparison_screen, markdown_table
-    from sim.cli.rejected import rejection_warnings
     from sim.cli.terminal import show, write
-    from sim.cli.too_much_memory import memory_warnings
     from sim.validity import outside_range
 
     if baseline is not None and baseline.count != done[0].count:
@@ -167,11 +166,9 @@ def compare(
         )
     outside = [outside_range(each.first, each.scenario.profile) for each in done]
     named = [(each.name, axes) for each, axes in zip(done, outside, strict=True)]
-    rejected = [
-        said for each in done for said in (*memory_warnings(each), *rejection_warnings(each))
-    ]
+    doubts += [said for each in done for said in cautions(each)]
     notes = [note for each in scenarios for note in each.notes]
-    warn(*too_large, *notes, *outside_warning(named), *rejected, *doubts)
+    warn(*too_large, *notes, *outside_warning(named), *doubts)
     if done[0].is_interrupted:  # the screen says itself when nothing is random
         say_of_replications(done[0], replications)
     choice = choose(done, limits)

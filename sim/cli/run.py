@@ -137,6 +137,8 @@ def run(
         warn(*scenario.notes)
         click.echo(launch_line(scenario), nl=False)
         return 0
+    from sim.cli.basis import outside_warning
+    from sim.cli.cautions import cautions
     from sim.manifest import make_manifest
     from sim.recorded import find_recorded
     from sim.validity import outside_range
@@ -158,7 +160,7 @@ def run(
     )
     outside = outside_range(done.first, scenario.profile)
     recorded = find_recorded(scenario)
-    warn(*scenario.notes, *_cautions(done, outside))
+    warn(*scenario.notes, *outside_warning([("", outside)]), *cautions(done))
     say_of_replications(done, replications)
     if out_path is not None:
         from sim.result_files import write_parquet
@@ -277,21 +279,6 @@ def _tried(done: Replicated, invocation: Invocation) -> tuple[Search | None, Hea
     except KeyboardInterrupt:
         say("interrupted: other settings were not tried")
         return None, None
-
-
-def _cautions(done: Replicated, outside: list[Outside]) -> list[str]:
-    from sim.cli.basis import outside_warning
-    from sim.cli.rejected import rejection_warnings
-    from sim.cli.too_much_memory import memory_warnings
-    from sim.client_tables import ArrivalsClient
-    from sim.open_loop import overload_warning
-
-    said = outside_warning([("", outside)])
-    for client in done.scenario.clients:
-        if isinstance(client, ArrivalsClient):
-            overload = overload_warning(done.first, client.name)
-            said += [overload] if overload else []
-    return [*said, *memory_warnings(done), *rejection_warnings(done)]
 
 
 def _document(

@@ -174,9 +174,7 @@ class TestScore:
         assert file.hits_at(6 * HALF_LIFE_PS) == 1 / 64
         assert file.hits_at(7 * HALF_LIFE_PS) == 0
 
-    @pytest.mark.parametrize(
-        ("kind", "factor"), [("cold", 2), ("evict", 2), ("continued", 1)]
-    )
+    @pytest.mark.parametrize(("kind", "factor"), [("cold", 2), ("evict", 2), ("continued", 1)])
     def test_cold_and_evict_count_twice(self, kind: Kind, factor: int) -> None:
         assert Checkpoint((A,), 1000, 10_000, kind, 0).score(0) == pytest.approx(factor * 0.1)
 

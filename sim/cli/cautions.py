@@ -1,12 +1,26 @@
-"""Runs that would not fit: what sessions reached is more than the machine has."""
+"""What a reader must know of a run before its numbers: overload, memory, rejections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sim.cli.rejected import rejection_warnings
+from sim.client_tables import ArrivalsClient
 from sim.memory import GIB, memory_of_run
 from sim.memory_checks import weights_note
+from sim.open_loop import overload_warning
 from sim.replicated import Replicated
+
+
+def cautions(run: Replicated) -> Iterator[str]:
+    """Yield the warnings on one setting."""
+    for client in run.scenario.clients:
+        if isinstance(client, ArrivalsClient):
+            overload = overload_warning(run.first, client.name)
+            if overload:
+                yield f"{run.name}: {overload}" if run.name else overload
+    yield from memory_warnings(run)
+    yield from rejection_warnings(run)
 
 
 def memory_warnings(run: Replicated) -> Iterator[str]:
