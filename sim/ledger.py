@@ -72,7 +72,7 @@ class Ledger:
         self.token_from_prefill, self.disk = token_from_prefill, disk
         self.claim = getattr(policy, "claim", None)
         self.reach = getattr(kv, "reach", None)
-        # A fair lock hands over at once: nothing to simulate.
+        # At a fair lock a sync, which takes no time, waits for one work at most.
         self._syncs = lock.is_barging and getattr(policy, "takes_raw_lock", False)
         self.holding: deque[Job] = deque()
         self.has_streams = False
